@@ -32,7 +32,7 @@ func TestATaskWaitsForThePromptsBeforeIt(t *testing.T) {
 	first := func(agent string) time.Duration {
 		return h.n.Estimate(agent, h.task("bob", "next")).Forecast.TTFT
 	}
-	takes := 8000 * h.n.Config().Prior.PerToken
+	takes := 8000 * 120 * time.Microsecond
 	behind, beside := first(long), first(short)
 	if behind < takes || behind > takes*5/4 || beside > takes/8 {
 		t.Errorf("first tokens in %v behind a prompt that takes %v, in %v behind a short one", behind, takes,

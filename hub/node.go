@@ -92,8 +92,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{cfg: cfg, file: cfg, history: NewHistory(cfg), stats: report.New(),
 		Limit: func() func() bool { return nil }}
 	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book(), seed)
-	by := forecast.Params{Prior: cfg.Prior, Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
-		Judging: cfg.Quality, Prefix: cfg.Prefix}
+	by := forecast.Params{Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
+		Judging: cfg.Quality}
 	n.Forecasts = forecast.New(by, func(yield func(*forecast.Agent) bool) {
 		for _, a := range n.fleet.All() {
 			if !yield(&a.Forecast) {
@@ -103,7 +103,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	}, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
 	n.Queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
 	n.fleet = fleet.New(&n.turn, fleet.Limits{Agents: cfg.MaxAgents, Suspect: cfg.Suspect,
-		Silence: cfg.Silence, Slowest: cfg.Prior.Slowest, MaxITL: cfg.MaxITL},
+		Silence: cfg.Silence, Slowest: cfg.SlowestITL, MaxITL: cfg.MaxITL},
 		func() *agent { return meeting.NewAgent(n.Forecasts) }, func(gone *agent) {
 			n.Forecasts.Drop(&gone.Forecast)
 			n.settle.Forget(gone.ID())

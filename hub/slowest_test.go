@@ -35,32 +35,25 @@ func TestHowLongMoneyIsHeld(t *testing.T) {
 	tokens := func(itl time.Duration) time.Duration { return 100*itl + hub.Default().HoldGrace }
 	for _, c := range []struct {
 		name   string
-		change func(*hub.Config)
 		others time.Duration // what two others of its class take
 		class  string        // of the others; empty: the same
 		says   time.Duration
 		want   time.Duration
 	}{
-		{"nothing is known", nil, 0, "", 0, tokens(100 * time.Millisecond)},
-		{"it is slow, and given time", nil, 0, "", 250 * time.Millisecond, tokens(250 * time.Millisecond)},
-		{"it claims a minute, alone in its class", nil, 0, "", time.Minute, tokens(400 * time.Millisecond)},
-		{"it claims a minute among fast ones", nil, 10 * time.Millisecond, "", time.Minute,
+		{"nothing is known", 0, "", 0, tokens(100 * time.Millisecond)},
+		{"it is slow, and given time", 0, "", 250 * time.Millisecond, tokens(250 * time.Millisecond)},
+		{"it claims a minute, alone in its class", 0, "", time.Minute, tokens(400 * time.Millisecond)},
+		{"it claims a minute among fast ones", 10 * time.Millisecond, "", time.Minute,
 			tokens(400 * time.Millisecond)},
-		{"it is slow among slow ones", nil, 200 * time.Millisecond, "", 700 * time.Millisecond,
+		{"it is slow among slow ones", 200 * time.Millisecond, "", 700 * time.Millisecond,
 			tokens(700 * time.Millisecond)},
-		{"it claims a minute among slow ones", nil, 200 * time.Millisecond, "", time.Minute,
+		{"it claims a minute among slow ones", 200 * time.Millisecond, "", time.Minute,
 			tokens(800 * time.Millisecond)},
-		{"it claims a minute, and another class is slow", nil, 200 * time.Millisecond, "cpu", time.Minute,
+		{"it claims a minute, and another class is slow", 200 * time.Millisecond, "cpu", time.Minute,
 			tokens(400 * time.Millisecond)},
-		{"they lie together", nil, time.Minute, "", time.Minute, tokens(time.Second)},
-		{"engines here are slow, says the operator", func(c *hub.Config) { c.Prior.Slowest = 2 * time.Second }, 0,
-			"", time.Minute, tokens(2 * time.Second)},
-		{"and may be slower",
-			func(c *hub.Config) { c.Prior.Slowest, c.MaxITL = 2*time.Second, 10*time.Second },
-			0, "", time.Minute,
-			tokens(8 * time.Second)},
+		{"they lie together", time.Minute, "", time.Minute, tokens(time.Second)},
 	} {
-		h := newHouse(t, c.change)
+		h := newHouse(t, nil)
 		if c.others > 0 {
 			for i := range 2 {
 				reg := registration(fmt.Sprintf("b-%d", i), "llama", 1, 0.9, card(1, 1, 4))
@@ -126,7 +119,7 @@ func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 		}
 		return agents
 	}
-	assumed := 1000 * hub.Default().Prior.Slowest
+	assumed := 1000 * hub.Default().SlowestITL
 	if got := held(190, 0); got[0] != assumed {
 		t.Errorf("after few answers money is held for %v, want %v", got[0], assumed)
 	}

@@ -13,7 +13,6 @@ import (
 	"souk/hub/admission"
 	"souk/hub/policy"
 	"souk/hub/predict"
-	"souk/hub/prefix"
 	"souk/hub/prewarm"
 	"souk/hub/quality"
 	"souk/hub/queue"
@@ -34,9 +33,7 @@ type Config struct {
 	Labels  []string `yaml:"labels"`  // classifier labels served beside the domain's own
 	General bool     `yaml:"general"` // takes tasks of low confidence
 
-	Batch       queue.Rule    `yaml:"batch"`
-	Prefix      prefix.Limits `yaml:"prefix"`
-	Prior       predict.Prior `yaml:"prior"`
+	Batch       queue.Rule `yaml:"batch"`
 	tariff.Rule `yaml:",inline"`
 	Fee         market.Credits `yaml:"fee"`      // flat, on every award, part of the toll
 	Regime      regime.Params  `yaml:"regime"`   // acts through the toll alone
@@ -76,6 +73,8 @@ type Config struct {
 	AccountIdle time.Duration `yaml:"account_idle"`
 	// a hold outlives the slowest possible answer by so much: the ledger's rule
 	HoldGrace time.Duration `yaml:"hold_grace"`
+	// slowest time between tokens of an agent, until a slower one is seen
+	SlowestITL time.Duration `yaml:"slowest_itl"`
 	// most time for a token: slower than anyone reads; see [fleet.Room.Slowest]
 	MaxITL time.Duration `yaml:"max_itl"`
 	// an agent without a word for so long is asked whether anybody is there
@@ -110,8 +109,6 @@ type Parts struct {
 func Default() Config {
 	return Config{
 		Batch:       queue.Default(),
-		Prefix:      prefix.DefaultLimits(),
-		Prior:       predict.DefaultPrior(),
 		Rule:        tariff.Rule{Rule: market.DefaultRule},
 		Regime:      regime.Default(),
 		Regimes:     regime.DefaultControl(),
@@ -134,6 +131,7 @@ func Default() Config {
 		FundsWait:   3 * time.Second,
 		AccountIdle: 60 * time.Second,
 		HoldGrace:   60 * time.Second,
+		SlowestITL:  100 * time.Millisecond,
 		MaxITL:      time.Second,
 		Suspect:     1100 * time.Millisecond, // an agent speaks every second
 		Silence:     5 * time.Second,
@@ -170,7 +168,7 @@ func (c Config) Validate() error {
 		name string
 		err  error
 	}{
-		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
+		{"batch", c.Batch.Validate()},
 		{"regime", c.Regime.Validate()}, {"terms", c.Terms.Validate()},
 		{"prewarm", c.Prewarm.Validate()}, {"quality", c.Quality.Validate()},
 		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.Validate()},
@@ -218,6 +216,7 @@ func (c Config) Validate() error {
 		{"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"account_idle", c.AccountIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
+		{"slowest_itl", c.SlowestITL, time.Millisecond, time.Minute},
 		{"max_itl", c.MaxITL, time.Millisecond, time.Minute},
 		{"suspect", c.Suspect, 100 * time.Millisecond, time.Hour},
 		{"silence", c.Silence, time.Second, time.Hour},

@@ -67,14 +67,15 @@ func Nearly(d time.Duration) time.Duration {
 const itlTimes = 4
 
 // Slowest is the time for a token that an answer of an agent is given: money is held for so long times
-// max_tokens. It is the slowest that the agent was seen to take, by its own word; so it is at most itlTimes
-// the median of what the other agents of its class take, or what is assumed where they are fast or there are
-// none; and at most MaxITL, which is the bound on agents that lie together. An engine that is slower still is
-// cut at the end of its hold's time: what was asked there is not charged, and the agent not paid.
+// max_tokens. It is the slowest that the agent was seen to take, by its own word, and no less than is
+// assumed; so it is at most itlTimes the median of what the other agents of its class take, or what is
+// assumed where they are fast or there are none; and at most MaxITL, which is the bound on agents that lie
+// together. An engine that is slower still is cut at the end of its hold's time: what was asked there is not
+// charged, and the agent not paid.
 func (r *Room[A]) Slowest(a *Agent) time.Duration {
 	own, assumed := a.pace.SlowestITL(), r.limits.Slowest
 	if own <= assumed {
-		return own
+		return assumed
 	}
 	most := itlTimes * assumed
 	if own > most {

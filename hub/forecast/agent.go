@@ -41,7 +41,7 @@ type Agent struct {
 
 // Enrol makes a an agent of which nothing is known.
 func (r *Room) Enrol(a *Agent, sold Sold, service Service) {
-	a.Sold, a.service, a.Means = sold, service, predict.NewMeans(r.Prior)
+	a.Sold, a.service, a.Means = sold, service, predict.NewMeans()
 	a.hold(r.Prefixes.New(1, 0))
 }
 
@@ -69,7 +69,7 @@ func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool, service Ser
 	}
 	if reg.Model != cmp.Or(was.Model, a.learned) {
 		r.Lines.Leave(a.Means)
-		a.Means = predict.NewMeans(r.Prior)
+		a.Means = predict.NewMeans()
 		a.Answers.Restore(quality.Agent{})
 	}
 	a.service = service

@@ -12,7 +12,7 @@ import (
 // The latest first token is that of a prompt of which nothing is cached, however much is believed to be; a
 // picture counts with the most tokens that it may have.
 func TestWorstFirst(t *testing.T) {
-	m := predict.NewMeans(predict.DefaultPrior())
+	m := predict.NewMeans()
 	task := Task{Prompt: prompt(1000), MaxTokens: 400}
 	cold := estimate.Estimate{Prompt: 1000, MaxTokens: 400, Output: 100, Most: 5000}
 	warm := cold
@@ -37,8 +37,7 @@ func TestWorstFirst(t *testing.T) {
 // A second of an engine is worth the tokens that it computes in it, at its card: as is assumed first, then as
 // was seen.
 func TestSecond(t *testing.T) {
-	p := predict.DefaultPrior()
-	m, card := predict.NewMeans(p), market.Price{Miss: market.Credit, Hit: 1, Out: 1}
+	m, card := predict.NewMeans(), market.Price{Miss: market.Credit, Hit: 1, Out: 1}
 	a := &Agent{Means: m}
 	near := func(want time.Duration) {
 		t.Helper()
@@ -47,7 +46,7 @@ func TestSecond(t *testing.T) {
 			t.Errorf("a second is worth %v, want %v", got, full)
 		}
 	}
-	near(p.PerToken)
+	near(120 * time.Microsecond)
 	for i := range 40 {
 		sent := time.Duration(10*i) * time.Second
 		a.rate.Learn(sent, sent+time.Second, 2000)

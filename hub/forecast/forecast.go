@@ -30,12 +30,10 @@ import (
 
 // Params say by what a room begins.
 type Params struct {
-	Prior   predict.Prior
 	Gates   predict.Gates
 	Hold    float64         // what a task without max_tokens may cost, in its cards or a usual one's
 	Settle  string          // the rule by which costs are settled
 	Judging quality.Judging // whose word counts for how good answers are
-	Prefix  prefix.Limits   // of what agents are believed to hold
 }
 
 // Room learns what is known of agents and answers, and has the classes of the hub's agents.
@@ -57,9 +55,9 @@ type Room struct {
 
 // New has learned nothing. agents yields those of the hub, by id, and enrol returns one, new if need be.
 func New(p Params, agents iter.Seq[*Agent], enrol func(id string) *Agent) *Room {
-	return &Room{Lines: predict.NewClasses(p.Prior, p.Gates), Outputs: predict.NewOutputs(p.Gates),
-		Prefixes: prefix.NewIndex(p.Prefix), classes: map[Traits]*Class{}, Params: p, agents: agents,
-		enrol: enrol}
+	return &Room{Lines: predict.NewClasses(p.Gates), Outputs: predict.NewOutputs(p.Gates),
+		Prefixes: prefix.NewIndex(prefix.DefaultLimits()), classes: map[Traits]*Class{}, Params: p,
+		agents: agents, enrol: enrol}
 }
 
 // ForAQuote is a room that knows the same, and whose classes are of one quote: nothing remembers who asked.
@@ -104,9 +102,10 @@ func (r *Room) worst(t *Task, c *Class, e *estimate.Estimate) market.Credits {
 	return max(e.Cost, e.Floor, most)
 }
 
-// ITL is the mean time between tokens of agents that are forecast so; where none was seen, a quarter of the
-// slowest expected.
-func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), r.Prior.Slowest/4) }
+const usualITL = 25 * time.Millisecond
+
+// ITL is the mean time between tokens of agents that are forecast so; where none was seen, a usual one.
+func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), usualITL) }
 
 // Trees says of the trees on what forecasts leave over how many there are for first tokens, of how many of
 // them it is added now, and how often that began; and the same of that for lengths of answers.

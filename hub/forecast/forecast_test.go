@@ -8,7 +8,6 @@ import (
 	"souk/bus"
 	"souk/hub/estimate"
 	"souk/hub/predict"
-	"souk/hub/prefix"
 	"souk/market"
 )
 
@@ -21,8 +20,8 @@ func (*service) Computed(_, _ time.Duration)                {}
 
 // room returns the room of a hub that has learned nothing, and the traits of an agent.
 func room() (*Room, Traits) {
-	r := New(Params{Prior: predict.DefaultPrior(), Hold: 32, Prefix: prefix.DefaultLimits()}, nil, nil)
-	m := predict.NewMeans(predict.DefaultPrior())
+	r := New(Params{Hold: 32}, nil, nil)
+	m := predict.NewMeans()
 	return r, Traits{Line: m.Line(), Service: new(service), Model: "llama", Context: 8192,
 		Price: market.Price{Miss: 10 * market.Credit, Hit: market.Credit, Out: 40 * market.Credit}, Tariff: 7}
 }
@@ -139,8 +138,7 @@ func TestASheet(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 49))
 	r, x := room()
-	prior := predict.DefaultPrior()
-	lines := []*predict.Means{predict.NewMeans(prior), predict.NewMeans(prior)}
+	lines := []*predict.Means{predict.NewMeans(), predict.NewMeans()}
 	keeps := &counted{}
 	var classes []*Class
 	for i := range 6 {

@@ -48,7 +48,7 @@ func (r *Room) Relearn(data []byte) error {
 	if all.Forecasts == nil || len(all.Answers) != len(all.Forecasts.Agents) {
 		return errors.New("it is not of the same agents throughout")
 	}
-	l, err := all.Forecasts.Restore(r.Prior, r.Gates)
+	l, err := all.Forecasts.Restore(r.Gates)
 	if err != nil {
 		return err
 	}

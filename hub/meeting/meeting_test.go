@@ -32,8 +32,8 @@ func newPlace(t *testing.T, agents ...string) *place {
 	p.turn.Leading = true
 	p.turn.Advance(time.Unix(1_800_000_000, 0))
 	var all *fleet.Room[*Agent]
-	f := forecast.New(forecast.Params{Prior: p.cfg.Prior, Hold: p.cfg.Terms.Hold, Settle: p.cfg.Settle,
-		Judging: p.cfg.Quality, Prefix: p.cfg.Prefix}, func(yield func(*forecast.Agent) bool) {
+	f := forecast.New(forecast.Params{Hold: p.cfg.Terms.Hold, Settle: p.cfg.Settle,
+		Judging: p.cfg.Quality}, func(yield func(*forecast.Agent) bool) {
 		for _, a := range all.All() {
 			if !yield(&a.Forecast) {
 				return

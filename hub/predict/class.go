@@ -35,7 +35,6 @@ const (
 // that, is tried again: once the others have answered some dozens of times without it, it is forecast as they
 // are, as long as it answers as they do; if it does not, again after twice as long.
 type Class struct {
-	prior   Prior
 	Key     Key
 	members []*Means
 
@@ -60,8 +59,6 @@ type Class struct {
 	own []float64 // scratch
 	all sums
 }
-
-func newClass(p Prior) *Class { return &Class{prior: p} }
 
 func (c *Class) enter(m *Means) {
 	if m.class != nil {
@@ -130,25 +127,24 @@ func (c *Class) fit() {
 	c.Fits++
 	c.Since = 0
 	count, active := c.seen(func(e *evidence) float64 { return e.Count })
-	c.Keep = 1 - 1/(c.prior.Memory*float64(active))
+	c.Keep = 1 - 1/(memory*float64(active))
 	c.Every = max(1, int(count)/64, len(c.members)/many)
 
-	c.Ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.Ratio }))
-	share := func(e *evidence) *mean { return &e.Share }
-	c.Share = c.mean(c.prior.Share, c.prior.Weight, share)
-	c.Least, c.Most = c.bounds(share)
+	c.Ratio = min(mostRatio, c.mean(1, assuming, func(e *evidence) *mean { return &e.Ratio }))
+	shares := func(e *evidence) *mean { return &e.Share }
+	c.Share = c.mean(share, assuming, shares)
+	c.Least, c.Most = c.bounds(shares)
 	c.ITL = c.mean(0, 0, func(e *evidence) *mean { return &e.ITL })
 	c.Token = c.tokens()
 
 	c.Weight, c.Active = c.seen(func(e *evidence) float64 { return e.Line.weight() + e.Gone })
 	c.settle()
-	assumed := c.prior.line()
 	// What was not seen at all is as assumed for good.
-	weight := c.prior.Weight * max(0.01, c.left(c.Weight, c.Active))
+	weight := assuming * max(0.01, c.left(c.Weight, c.Active))
 	c.credit()
-	c.Coef = c.line(&assumed, weight)
+	c.Coef = c.line(weight)
 	if c.differ() {
-		c.Coef = c.line(&assumed, weight)
+		c.Coef = c.line(weight)
 	}
 	for _, m := range c.members {
 		if alone := m.Differs && !m.Tried; alone != m.Alone {
@@ -162,17 +158,12 @@ func (c *Class) fit() {
 				continue
 			}
 			n := m.Seen.Line.weight()
-			own := m.Seen.Line.fit(&c.Coef, c.prior.Weight, &c.Coef)
+			own := m.Seen.Line.fit(&c.Coef, assuming, &c.Coef)
 			for i, x := range own {
 				m.Own[i] = c.Coef[i] + float64((x-c.Coef[i])*n/(n+c.Shrinks))
 			}
 		}
 	}
-}
-
-// line returns the assumed line: a task waits for the whole backlog.
-func (p *Prior) line() line {
-	return line{ms(p.Base), ms(p.PerToken) * 1000, 0, 1, ms(p.PerTask), 0}
 }
 
 // seen sums up a weight over all members, and counts the members that have any.
@@ -188,7 +179,7 @@ func (c *Class) seen(pick func(*evidence) float64) (all float64, active int) {
 
 // left returns the share left of the prior's weight, after observations of such weight of so many agents.
 func (c *Class) left(all float64, active int) float64 {
-	return max(0, 1-all/(c.prior.Memory*float64(active)))
+	return max(0, 1-all/(memory*float64(active)))
 }
 
 // say returns the share at which an agent's observations count, given their weight and that of all.
@@ -200,11 +191,11 @@ func say(own, all float64) float64 {
 }
 
 // mean returns the mean over the members' own means, and a prior of such weight.
-func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float64 {
+func (c *Class) mean(unseen, weight float64, pick func(*evidence) *mean) float64 {
 	all, active := c.seen(func(e *evidence) float64 { return pick(e).Weight })
 	weight *= c.left(all, active)
 	least, most := c.bounds(pick)
-	sum := float64(assumed * weight)
+	sum := float64(unseen * weight)
 	for _, m := range c.members {
 		if o := pick(&m.Seen); o.Weight > 0 {
 			w := float64(o.Weight * say(o.Weight, all))
@@ -213,7 +204,7 @@ func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float6
 		}
 	}
 	if weight == 0 {
-		return assumed
+		return unseen
 	}
 	return sum / weight
 }
@@ -257,7 +248,7 @@ func (c *Class) median() float64 {
 }
 
 // line fits a line to the prior and the observations of the members that are like the others.
-func (c *Class) line(assumed *line, weight float64) line {
+func (c *Class) line(weight float64) line {
 	c.all = sums{}
 	for _, m := range c.members {
 		if m.Credible && !m.Differs {
@@ -271,17 +262,16 @@ func (c *Class) line(assumed *line, weight float64) line {
 			}
 		}
 	}
-	return c.all.fit(assumed, weight, assumed)
+	return c.all.fit(&assumed, weight, &assumed)
 }
 
 // credit finds whose answers are believed for a first line: those that took, by what the prior expects of
 // such tasks, between doubtful times and such a part of what the median agent took, and did not vary more.
 func (c *Class) credit() {
-	usual := c.prior.line()
 	taken := func(m *Means) (mean, square float64) {
 		s := &m.Seen.Line
 		expected := 0.0
-		for i, b := range usual {
+		for i, b := range assumed {
 			expected += float64(b * s.XX[0][i])
 		}
 		if expected == 0 {

@@ -12,9 +12,9 @@ import (
 
 // fleet is agents of one class.
 func fleet(n int) (cs *Classes, all []*Means) {
-	cs = NewClasses(DefaultPrior(), trees)
+	cs = NewClasses(trees)
 	for range n {
-		m := NewMeans(DefaultPrior())
+		m := NewMeans()
 		cs.Enter(Key{Model: "llama"}, m)
 		all = append(all, m)
 	}
@@ -281,12 +281,10 @@ func TestHostileClasses(t *testing.T) {
 		return []int{0, 1, -1, 16, 1000, math.MaxInt32, math.MinInt, math.MaxInt, e.IntN(5000)}[e.IntN(9)]
 	}
 	for range 30 {
-		p := DefaultPrior()
-		p.Memory, p.Weight, p.Share = 1+float64(e.IntN(100)), 0.1+e.Float64(), e.Float64()*float64(e.IntN(2))
-		cs := NewClasses(p, trees)
+		cs := NewClasses(trees)
 		var all []*Means
 		for range 1 + e.IntN(40) {
-			all = append(all, NewMeans(p))
+			all = append(all, NewMeans())
 		}
 		for range 300 {
 			m := all[e.IntN(len(all))]
@@ -384,8 +382,8 @@ func TestAnAgentThatWasSlowIsTried(t *testing.T) {
 
 // What an agent is forecast by stands until its Fits change, also where it goes to another class.
 func TestALineStands(t *testing.T) {
-	classes := NewClasses(DefaultPrior(), trees)
-	a, b := NewMeans(DefaultPrior()), NewMeans(DefaultPrior())
+	classes := NewClasses(trees)
+	a, b := NewMeans(), NewMeans()
 	classes.Enter(Key{Model: "tiny"}, a)
 	classes.Enter(Key{Model: "large"}, b)
 	for _, test := range []struct {

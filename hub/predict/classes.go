@@ -15,22 +15,21 @@ type Key struct {
 
 // Classes are the classes that somebody is in.
 type Classes struct {
-	prior Prior
 	by    map[Key]*Class
 	gates Gates
 	rests int // classes that have a gate
 }
 
 // NewClasses returns none.
-func NewClasses(p Prior, gates Gates) *Classes {
-	return &Classes{prior: p, gates: gates, by: map[Key]*Class{}}
+func NewClasses(gates Gates) *Classes {
+	return &Classes{gates: gates, by: map[Key]*Class{}}
 }
 
 // Enter puts an agent into the class of a key. What was seen of it comes along.
 func (cs *Classes) Enter(k Key, m *Means) {
 	c := cs.by[k]
 	if c == nil {
-		c = newClass(cs.prior)
+		c = new(Class)
 		c.Key, c.Spread = k, m.class.Spread.clone()
 		if cs.gates != nil && cs.rests < mostRests {
 			c.rest = newRest(cs.gates)
@@ -47,7 +46,7 @@ func (cs *Classes) Enter(k Key, m *Means) {
 // Leave puts an agent into a class of its own, where nobody comes to it.
 func (cs *Classes) Leave(m *Means) {
 	cs.leave(m)
-	newClass(cs.prior).enter(m)
+	new(Class).enter(m)
 }
 
 func (cs *Classes) leave(m *Means) {

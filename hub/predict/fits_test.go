@@ -24,11 +24,11 @@ func TestFitsTellWhenALineSaysOtherwise(t *testing.T) {
 	asked := []Features{cold, warm, {Prompt: 90, MaxTokens: 9},
 		{Prompt: 30_000, Cached: 100, MaxTokens: 3000}}
 	for range 20 {
-		cs := NewClasses(DefaultPrior(), trees)
+		cs := NewClasses(trees)
 		keys := []Key{{Model: "llama"}, {Model: "qwen"}}
 		var all []*Means
 		for i := range 4 {
-			all = append(all, NewMeans(DefaultPrior()))
+			all = append(all, NewMeans())
 			cs.Enter(keys[i%2], all[i])
 		}
 		slow := make([]float64, len(all))

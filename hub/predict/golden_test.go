@@ -16,10 +16,10 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 28))
 	h := sha256.New()
 	for range 40 {
-		cs := NewClasses(DefaultPrior(), trees)
+		cs := NewClasses(trees)
 		var all []*Means
 		for range 1 + rng.IntN(6) {
-			m := NewMeans(DefaultPrior())
+			m := NewMeans()
 			cs.Enter(Key{}, m)
 			all = append(all, m)
 		}

@@ -69,8 +69,7 @@ func (m *Means) Learn(f Features, o Observation) {
 		if token := m.Token(f.Load); token > 0 {
 			m.Pace.add(s / token.Seconds())
 		}
-		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
-		m.Slowest = max(s, m.prior.Slowest.Seconds(), m.Slowest*(1-1/m.prior.Memory))
+		m.Slowest = max(s, m.Slowest*(1-1/memory)) // one stall does not hold money back for ever
 		e.ITL.add(s)
 		x := at(0, 0, f.Load)
 		x[3] = 0

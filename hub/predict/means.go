@@ -22,8 +22,7 @@ type Means struct {
 	Alone    bool // it is forecast by its own line
 	Moved    bool // it does not answer as it did, and not as the others of its class
 
-	prior Prior
-	Seen  evidence
+	Seen evidence
 
 	Tries   int     // so often since it was like its class
 	Taught  uint64  // of the class's observations, its last
@@ -72,10 +71,10 @@ func (e *evidence) fade(keep float64) {
 	}
 }
 
-// NewMeans returns a predictor that knows nothing but its prior, in a class of its own.
-func NewMeans(p Prior) *Means {
-	m := &Means{prior: p, Slowest: p.Slowest.Seconds()}
-	newClass(p).enter(m)
+// NewMeans returns a predictor that knows nothing but what is assumed, in a class of its own.
+func NewMeans() *Means {
+	m := new(Means)
+	new(Class).enter(m)
 	return m
 }
 

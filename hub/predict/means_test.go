@@ -15,9 +15,8 @@ func near(t *testing.T, what string, got, want time.Duration, share float64) {
 }
 
 func TestColdStartIsThePrior(t *testing.T) {
-	p := DefaultPrior()
-	f := NewMeans(p).Forecast(Features{Prompt: 1000, MaxTokens: 500, Load: Load{Decoding: 3}})
-	near(t, "TTFT", f.TTFT, p.Base+1000*p.PerToken+3*p.PerTask, 0.01)
+	f := NewMeans().Forecast(Features{Prompt: 1000, MaxTokens: 500, Load: Load{Decoding: 3}})
+	near(t, "TTFT", f.TTFT, base+1000*perToken+3*perTask, 0.01)
 	if f.Output != 200 {
 		t.Errorf("output = %d, want 0.4 of 500", f.Output)
 	}
@@ -29,7 +28,7 @@ func TestLearnsAnEngine(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	base, per, task := 12*time.Millisecond, 40*time.Microsecond, 5*time.Millisecond
-	m := NewMeans(DefaultPrior())
+	m := NewMeans()
 	engine := func(uncached, running int) time.Duration {
 		return base + time.Duration(uncached)*per + time.Duration(running)*task
 	}
@@ -57,9 +56,7 @@ func TestLearnsAnEngine(t *testing.T) {
 }
 
 func TestForgetsAnEngineThatChanged(t *testing.T) {
-	p := DefaultPrior()
-	p.Memory = 20
-	m := NewMeans(p)
+	m := NewMeans()
 	learn := func(ttft time.Duration, n int) {
 		for range n {
 			m.Learn(Features{Prompt: 100},
@@ -67,9 +64,9 @@ func TestForgetsAnEngineThatChanged(t *testing.T) {
 		}
 	}
 	learn(2*time.Second, 200)
-	learn(100*time.Millisecond, 200)
+	learn(100*time.Millisecond, 2000)
 	near(t, "TTFT", m.Forecast(Features{Prompt: 100}).TTFT, 100*time.Millisecond, 0.05)
-	near(t, "slowest ITL", m.SlowestITL(), p.Slowest, 0.05)
+	near(t, "slowest ITL", m.SlowestITL(), 10*time.Millisecond, 0.05)
 }
 
 // Whatever an agent reports, forecasts stay finite, not negative, and never fall with more work.
@@ -81,13 +78,13 @@ func TestHostileObservations(t *testing.T) {
 		return []int{0, 1, -1, 16, 1000, math.MaxInt32, math.MinInt32, math.MaxInt64, r.IntN(5000)}[r.IntN(9)]
 	}
 	for range 200 {
-		m := NewMeans(DefaultPrior())
+		m := NewMeans()
 		for range r.IntN(60) {
 			m.Learn(Features{Prompt: odd(), Cached: odd(), MaxTokens: odd()},
 				Observation{Prompt: odd(), Cached: odd(), Output: odd(), TTFT: time.Duration(odd()),
 					ITL: time.Duration(odd()), NoCacheReport: r.IntN(2) == 0})
 			f := m.Forecast(Features{Prompt: r.IntN(100000), MaxTokens: 100})
-			if f.TTFT < 0 || f.TTFT > time.Hour || f.Output < 1 || f.Output > 100 || m.SlowestITL() <= 0 {
+			if f.TTFT < 0 || f.TTFT > time.Hour || f.Output < 1 || f.Output > 100 || m.SlowestITL() < 0 {
 				t.Fatalf("forecast %+v, slowest %v", f, m.SlowestITL())
 			}
 		}
@@ -99,17 +96,8 @@ func TestHostileObservations(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
-	if err := DefaultPrior().Validate(); err != nil {
-		t.Error(err)
-	}
-	if err := (Prior{Base: -1, Share: math.NaN()}).Validate(); err == nil {
-		t.Error("an absurd prior passes")
-	}
-}
-
 func BenchmarkForecast(b *testing.B) {
-	m := NewMeans(DefaultPrior())
+	m := NewMeans()
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Forecast(Features{Prompt: 1000, Cached: 500, MaxTokens: 500, Load: Load{Decoding: 3}})
@@ -117,7 +105,7 @@ func BenchmarkForecast(b *testing.B) {
 }
 
 func BenchmarkLearn(b *testing.B) {
-	m := NewMeans(DefaultPrior())
+	m := NewMeans()
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Learn(Features{Prompt: 1000, MaxTokens: 500},

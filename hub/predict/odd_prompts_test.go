@@ -64,7 +64,7 @@ func TestPromptsThatWereAHundredTimesAsLong(t *testing.T) {
 // An agent that is alone says how its prompts are counted: nobody knows better. Nor is a short prompt odd
 // that a template is put around.
 func TestPromptsThatAreNotOdd(t *testing.T) {
-	alone := NewMeans(DefaultPrior())
+	alone := NewMeans()
 	for i := range 200 {
 		n := 1000 + 40*i
 		alone.Learn(Features{Prompt: n / 20, MaxTokens: 100},

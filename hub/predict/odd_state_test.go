@@ -14,10 +14,9 @@ func TestAFileOfOddNumbers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
 	}
-	p := DefaultPrior()
-	l := &Learned{Classes: NewClasses(p, trees), Outputs: NewOutputs(trees)}
+	l := &Learned{Classes: NewClasses(trees), Outputs: NewOutputs(trees)}
 	for _, id := range []string{"a-1", "a-2"} {
-		m := NewMeans(p)
+		m := NewMeans()
 		l.Classes.Enter(Key{Model: "llama"}, m)
 		l.Agents = append(l.Agents, Learner{id, "llama", m})
 		for range 5 {
@@ -42,7 +41,7 @@ func TestAFileOfOddNumbers(t *testing.T) {
 					v.SetFloat(odd)
 				}
 			})
-			read, err := s.Restore(p, trees)
+			read, err := s.Restore(trees)
 			if err != nil {
 				refused++
 				continue

@@ -127,7 +127,7 @@ func TestTheTimeBetweenTokens(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 6))
-	m := NewMeans(DefaultPrior())
+	m := NewMeans()
 	if got := m.Token(Load{Decoding: 3}); got != 0 {
 		t.Errorf("%v before any was measured", got)
 	}

@@ -178,10 +178,10 @@ func TestALiarAndTheTree(t *testing.T) {
 
 // No more classes have trees than there may be, and one that is gone makes room.
 func TestTreesAreFew(t *testing.T) {
-	cs := NewClasses(DefaultPrior(), trees)
+	cs := NewClasses(trees)
 	var all []*Means
 	for i := range 2 * mostRests {
-		m := NewMeans(DefaultPrior())
+		m := NewMeans()
 		cs.Enter(Key{Context: i}, m)
 		all = append(all, m)
 	}

@@ -21,9 +21,9 @@ var fleetKeys = []Key{{Model: "llama", Hardware: "h100", Context: 8192}, {Model:
 
 func newFleetOf(seed uint64) *fleetOf {
 	f := &fleetOf{Rand: rand.New(rand.NewPCG(seed, 21)),
-		l: Learned{Classes: NewClasses(DefaultPrior(), trees), Outputs: NewOutputs(trees)}}
+		l: Learned{Classes: NewClasses(trees), Outputs: NewOutputs(trees)}}
 	for i := range 7 {
-		m := NewMeans(DefaultPrior())
+		m := NewMeans()
 		f.l.Classes.Enter(fleetKeys[i%2], m)
 		f.l.Agents = append(f.l.Agents, Learner{fmt.Sprint("agent-", i), fleetKeys[i%2].Model, m})
 		f.slow = append(f.slow, 1)

@@ -116,18 +116,17 @@ func (c *savedClient) size() int {
 	return n
 }
 
-// Restore makes what was learned of what was saved, for a hub of such a prior, and keeps what that has. What
-// does not fit together is an error.
-func (s *Saved) Restore(p Prior, gates Gates) (*Learned, error) {
+// Restore makes what was learned of what was saved. What does not fit together is an error.
+func (s *Saved) Restore(gates Gates) (*Learned, error) {
 	if err := learned.Check(s, 1e40); err != nil {
 		return nil, err
 	}
-	l := &Learned{Agents: s.Agents, Classes: NewClasses(p, gates), Outputs: NewOutputs(gates)}
+	l := &Learned{Agents: s.Agents, Classes: NewClasses(gates), Outputs: NewOutputs(gates)}
 	if len(s.Agents) > mostAgents {
 		return nil, fmt.Errorf("%d agents, at most %d are known", len(s.Agents), mostAgents)
 	}
 	for _, a := range s.Agents {
-		if a.Means == nil || !a.Means.restore(p) {
+		if a.Means == nil || !a.Means.restore() {
 			return nil, fmt.Errorf("what is known of agent %q does not fit together", a.ID)
 		}
 	}
@@ -152,7 +151,7 @@ func (l *Learned) class(s *savedClass) error {
 		k.Most < 0 && k.Most != noMost || !k.Spread.restore() {
 		return errors.New("it does not fit together")
 	}
-	if k.prior = l.Classes.prior; k.Most == noMost {
+	if k.Most == noMost {
 		k.Most = math.Inf(1)
 	}
 	if gates := l.Classes.gates; s.Rest != nil && gates != nil {
@@ -182,8 +181,7 @@ func (l *Learned) class(s *savedClass) error {
 }
 
 // restore makes the rest of what was saved, and reports whether that fits together.
-func (m *Means) restore(p Prior) bool {
-	m.prior = p
+func (m *Means) restore() bool {
 	return m.Tries <= mostTries && m.Drift.Fresh <= settling && len(m.Doubts) <= mostDoubts &&
 		m.Pace.restore() && (m.Apart == nil || m.Apart.restore())
 }

@@ -21,9 +21,9 @@ type history struct {
 
 func newHistory(seed uint64) *history {
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 12)),
-		l: Learned{Classes: NewClasses(DefaultPrior(), trees), Outputs: NewOutputs(trees)}}
+		l: Learned{Classes: NewClasses(trees), Outputs: NewOutputs(trees)}}
 	for i := range 6 {
-		m := NewMeans(DefaultPrior())
+		m := NewMeans()
 		h.l.Classes.Enter(Key{Model: "llama", Price: market.Price{Out: market.Credits(i / 4)}}, m)
 		h.l.Agents = append(h.l.Agents, Learner{fmt.Sprint("a-", i), "llama", m})
 	}
@@ -50,7 +50,7 @@ func readLearned(data []byte) (*Learned, error) {
 	if err := learned.Read(data, &s); err != nil {
 		return nil, err
 	}
-	return s.Restore(DefaultPrior(), trees)
+	return s.Restore(trees)
 }
 
 // goes on and says what is forecast.
@@ -147,7 +147,7 @@ func TestManyClientsFit(t *testing.T) {
 			o.Learn(Source{Client: fmt.Sprint("c", i), Role: fmt.Sprint(long, r), Session: 1}, 100, 400)
 		}
 	}
-	l := Learned{Classes: NewClasses(DefaultPrior(), trees), Outputs: o}
+	l := Learned{Classes: NewClasses(trees), Outputs: o}
 	data, err := written(&l)
 	if err != nil || len(data) > mostClients+2<<20 {
 		t.Fatalf("%d bytes: %v", len(data), err)

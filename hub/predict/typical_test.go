@@ -16,7 +16,7 @@ func TestAnAgentWhoseAnswersAreNotLikeTheOthers(t *testing.T) {
 			o.Output, o.ITL = 1, 40*time.Millisecond
 		}
 	})
-	fresh := NewMeans(DefaultPrior())
+	fresh := NewMeans()
 	cs.Enter(Key{Model: "llama"}, fresh)
 	for i, m := range append(all, fresh) {
 		if m.Typical() != (i != 3) {
@@ -33,7 +33,7 @@ func TestAnAgentWhoseAnswersAreNotLikeTheOthers(t *testing.T) {
 			t.Errorf("agent %d: %v between tokens of its class", i, itl)
 		}
 	}
-	alone := NewMeans(DefaultPrior())
+	alone := NewMeans()
 	e.serve([]*Means{alone}, 30, func(_ int, o *Observation) { o.Output = 400 })
 	if !alone.Typical() {
 		t.Error("an agent alone is not like itself")

@@ -3,7 +3,6 @@
 package prefix
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -13,21 +12,17 @@ import (
 
 // Limits bounds what is known of one agent.
 type Limits struct {
-	Sessions int `yaml:"sessions"` // sessions remembered of one agent
+	Sessions int // sessions remembered of one agent
 	// prefix hashes remembered of one agent, some 130 bytes each, in maps and with the agent's place in the
 	// index: at most, see Limits.hashes; half as many of one that says what it holds
-	Hashes int `yaml:"hashes"`
+	Hashes int
 	// and those that one agent may say it holds, some 35 bytes each
-	Reported int `yaml:"reported"`
+	Reported int
 }
 
 const (
 	// mostHashes is the number of hashes for which 1.7 MB have room, with the sessions.
 	mostHashes = 11 << 10
-	// mostSessions is the greatest number that a prefix can count; mostReported takes tens of MB, more than
-	// any agent needs.
-	mostSessions = math.MaxInt16
-	mostReported = 1 << 20
 	// of a cache, the tokens that there is a prefix for: fewer than in long messages, as there are short ones
 	tokensEach = 16
 	// of the smallest cache
@@ -47,19 +42,6 @@ func (l Limits) hashes(capacity int) int {
 		return most
 	}
 	return min(most, max(fewestHashes, capacity/tokensEach))
-}
-
-// Validate judges limits and changes nothing.
-func (l Limits) Validate() error {
-	switch {
-	case l.Sessions < 1 || l.Sessions > mostSessions:
-		return fmt.Errorf("sessions is %d: 1 to %d are remembered of an agent", l.Sessions, mostSessions)
-	case l.Hashes < 1:
-		return fmt.Errorf("hashes is %d: it must be at least 1", l.Hashes)
-	case l.Reported < 0 || l.Reported > mostReported:
-		return fmt.Errorf("reported is %d: an agent may say 0 to %d prefixes", l.Reported, mostReported)
-	}
-	return nil
 }
 
 // Index says of every prefix which agents of a hub are believed to hold the text before it, whoever of its

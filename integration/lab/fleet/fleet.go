@@ -284,7 +284,7 @@ func (f *Fleet) hubText(name, domain string, general bool, more string) string {
 	// Holds of a hub that died, and of tasks that no agent got, end by their own time: seconds rather than
 	// minutes.
 	return fmt.Sprintf("data: %s\nhub:\n  domain: %s\n  hub: %s\n  journal: %s\n  labels: %s\n  general: "+
-		"%t\n  drain_timeout: 20s\n  hold_grace: %v\n  prior: {slowest_itl: %v}\n%s",
+		"%t\n  drain_timeout: 20s\n  hold_grace: %v\n  slowest_itl: %v\n%s",
 		f.Data, domain, name, name, labels, general, cmp.Or(f.Grace, 4*time.Second),
 		cmp.Or(f.Slowest, 40*time.Millisecond), more)
 }

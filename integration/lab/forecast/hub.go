@@ -24,9 +24,9 @@ const asHub = "hub"
 func newOwn(agents int) *own {
 	o := &own{queues: make([]fleet.Queue, agents), outputs: predict.NewOutputs(choices.Trees),
 		sent: map[int]uint64{}}
-	o.classes = predict.NewClasses(predict.DefaultPrior(), choices.Trees)
+	o.classes = predict.NewClasses(choices.Trees)
 	for range agents {
-		m := predict.NewMeans(predict.DefaultPrior())
+		m := predict.NewMeans()
 		o.classes.Enter(predict.Key{}, m)
 		o.agents = append(o.agents, m)
 	}
