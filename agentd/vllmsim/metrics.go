@@ -2,7 +2,6 @@ package vllmsim
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -41,18 +40,19 @@ var (
 
 func newStats(model string, blocks, block int, adapters bool) *stats {
 	st := &stats{registry: prometheus.NewRegistry()}
-	named := prometheus.WrapRegistererWithPrefix("vllm:", st.registry)
-	served := prometheus.WrapRegistererWith(prometheus.Labels{"model_name": model}, named)
-	in := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"engine": "0"}, served))
-	gauge := func(name string) prometheus.Gauge { return in.NewGauge(prometheus.GaugeOpts{Name: name}) }
+	in, own := promauto.With(st.registry), prometheus.Labels{"model_name": model, "engine": "0"}
+	opts := func(name string) prometheus.Opts {
+		return prometheus.Opts{Name: "vllm:" + name, ConstLabels: own}
+	}
+	gauge := func(name string) prometheus.Gauge { return in.NewGauge(prometheus.GaugeOpts(opts(name))) }
 	gauges := func(name, label string) *prometheus.GaugeVec {
-		return in.NewGaugeVec(prometheus.GaugeOpts{Name: name}, []string{label})
+		return in.NewGaugeVec(prometheus.GaugeOpts(opts(name)), []string{label})
 	}
 	counter := func(name string) prometheus.Counter {
-		return in.NewCounter(prometheus.CounterOpts{Name: name + "_total"})
+		return in.NewCounter(prometheus.CounterOpts(opts(name + "_total")))
 	}
-	counters := func(f promauto.Factory, name, label string, values ...string) (out []prometheus.Counter) {
-		v := f.NewCounterVec(prometheus.CounterOpts{Name: name + "_total"}, []string{label})
+	counters := func(o prometheus.Opts, label string, values ...string) (out []prometheus.Counter) {
+		v := in.NewCounterVec(prometheus.CounterOpts(o), []string{label})
 		for _, x := range values {
 			out = append(out, v.WithLabelValues(x))
 		}
@@ -73,15 +73,16 @@ func newStats(model string, blocks, block int, adapters bool) *stats {
 	}
 	st.preemptions, st.promptTokens = counter("num_preemptions"), counter("prompt_tokens")
 	st.cachedTokens, st.generated = counter("prompt_tokens_cached"), counter("generation_tokens")
-	sources := counters(in, "prompt_tokens_by_source", "source", "local_compute", "local_cache_hit",
+	sources := counters(opts("prompt_tokens_by_source_total"), "source", "local_compute", "local_cache_hit",
 		"external_kv_transfer")
 	st.computed, st.found = sources[0], sources[1]
-	st.device = counters(in, "prompt_tokens_cached_by_source", "source", "device", "host", "p2p", "disk",
-		"external_unspecified")[0]
-	ends := counters(in, "request_success", "finished_reason", "stop", "length", "abort", "error",
+	st.device = counters(opts("prompt_tokens_cached_by_source_total"), "source", "device", "host", "p2p",
+		"disk", "external_unspecified")[0]
+	ends := counters(opts("request_success_total"), "finished_reason", "stop", "length", "abort", "error",
 		"repetition")
 	st.stop, st.length = ends[0], ends[1]
-	st.rejected = counters(promauto.With(served), "admission_rejections", "reason", "max_num_queued_reqs",
+	st.rejected = counters(prometheus.Opts{Name: "vllm:admission_rejections_total",
+		ConstLabels: prometheus.Labels{"model_name": model}}, "reason", "max_num_queued_reqs",
 		"max_num_queued_tokens")[0]
 	for _, h := range []struct {
 		name  string
@@ -104,7 +105,8 @@ func newStats(model string, blocks, block int, adapters bool) *stats {
 		{"request_num_preemptions", &st.preemptedTimes, edgesPreempted},
 		{"request_prefill_kv_computed_tokens", &st.computedTokens, edgesTokens},
 	} {
-		*h.to = in.NewHistogram(prometheus.HistogramOpts{Name: h.name, Buckets: h.edges})
+		*h.to = in.NewHistogram(prometheus.HistogramOpts{Name: "vllm:" + h.name, ConstLabels: own,
+			Buckets: h.edges})
 	}
 	// The labels that say something about the stand-in.
 	n := strconv.Itoa
@@ -112,9 +114,9 @@ func newStats(model string, blocks, block int, adapters bool) *stats {
 		"engine": "0", "kv_cache_size_tokens": n(blocks * block), "num_cpu_blocks": "None",
 		"num_gpu_blocks": n(blocks), "num_gpu_blocks_override": n(blocks),
 		"prefix_caching_hash_algo": "xxhash", "sliding_window": "None"}
-	promauto.With(named).NewGauge(prometheus.GaugeOpts{Name: "cache_config_info", ConstLabels: sizes}).Set(1)
+	in.NewGauge(prometheus.GaugeOpts{Name: "vllm:cache_config_info", ConstLabels: sizes}).Set(1)
 	if adapters {
-		st.lora = promauto.With(named).NewGaugeVec(prometheus.GaugeOpts{Name: "lora_requests_info"},
+		st.lora = in.NewGaugeVec(prometheus.GaugeOpts{Name: "vllm:lora_requests_info"},
 			[]string{"max_lora", "running_lora_adapters", "waiting_lora_adapters"})
 	}
 	return st
@@ -142,11 +144,9 @@ func (e *engine) page() []byte {
 		f.Help = nil
 		_ = to.Encode(f) // to memory
 	}
-	return counterType.ReplaceAll(b.Bytes(), []byte("${1}_total counter\n"))
+	// vLLM's page names counters as their samples in their TYPE lines, which alone end so.
+	return bytes.ReplaceAll(b.Bytes(), []byte(" counter\n"), []byte("_total counter\n"))
 }
-
-// counterType matches a counter's TYPE line. vLLM's page names counters there as their samples.
-var counterType = regexp.MustCompile(`(# TYPE \S+) counter\n`)
 
 func (st *stats) queried(tokens, cached int) {
 	st.queries.Add(float64(tokens))
