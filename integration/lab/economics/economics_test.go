@@ -90,6 +90,35 @@ func TestTruthIsBest(t *testing.T) {
 	}
 }
 
+// Over many rounds each lie stands beside the truth, at each load, and the truth gains nothing.
+func TestLiesOverManyRounds(t *testing.T) {
+	o := small
+	o.Markets = 1
+	table := run(t, o, "lies")[0].Tables[0]
+	if want := (len(lieLoads) + 1) * len(fixedLies); len(table.Rows) != want {
+		t.Errorf("%d rows, want %d", len(table.Rows), want)
+	}
+	others := 0
+	for _, load := range []string{"0.85", "1", "1.1", "all"} {
+		if truth := figure(t, table, "by the truth", load, "the truth"); truth <= 0 {
+			t.Errorf("at load %s the truth is worth %v a task", load, truth)
+		}
+		for _, column := range table.Columns[3:] {
+			if g := figure(t, table, column, load, "the truth"); g != 0 {
+				t.Errorf("at load %s the truth gains %v", load, g)
+			}
+		}
+	}
+	for _, row := range table.Rows {
+		if g, ok := row[3].(string); ok && g != "+0.0 ± 0.0" {
+			others++
+		}
+	}
+	if others == 0 {
+		t.Error("no lie changed anything")
+	}
+}
+
 // However wrong the predictor, no round has a deficit; under metered an agent is due its card, under quoted
 // it bears the error.
 func TestSettlement(t *testing.T) {

@@ -59,6 +59,7 @@ type Experiment struct {
 // Experiments lists every experiment, in the order in which they run.
 var Experiments = []Experiment{
 	{"truth", "Does lying about values pay? (iemas Fig. 5)", truth},
+	{"lies", "Does a lie pay over many rounds?", manyRounds},
 	{"settle", "Who bears the errors of prediction?", settlement},
 	{"private", "Knowing more than the predictor: own lengths, dummy prefills", private},
 	{"pricing", "Do agents gain by lying? Price cards, tariffs, posted prices", pricings},

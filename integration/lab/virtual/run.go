@@ -323,7 +323,7 @@ func (r *run) end(q *Request) {
 		return
 	}
 	switch {
-	case q.Turn+1 < len(q.script.turns) && !q.Refused:
+	case q.Turn+1 < len(q.script.turns) && (!q.Refused || r.Stays):
 		next := &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
 			Job: Job{Hashes: q.Hashes}}
 		if r.Thought > 0 {

@@ -35,6 +35,7 @@ type Setting struct {
 	Warm    time.Duration // what is asked before then does not count
 	Patient time.Duration // how long a task waits for a slot, where that is longer than is usual
 	Returns bool          // callers that are told when to come back do
+	Stays   bool          // a dialogue goes on after a turn that was refused, so that who asks what is given
 	Quiet   time.Duration // agents say no more often than that how they are, if that is longer than usual
 	Context int           // tokens that a prompt and its answer may have; 0: 8192
 
