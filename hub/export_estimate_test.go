@@ -121,3 +121,6 @@ func (n *Node) TermsOf(m *bus.Task) (comes, waits market.Terms) {
 	n.meeting.Agree([]*task{t})
 	return comes, t.Terms()
 }
+
+// Own returns how long a task is expected to keep a slot of an agent by itself.
+func (n *Node) Own(agent string) time.Duration { return n.fleet.Find(agent).Service().Own() }

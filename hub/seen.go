@@ -145,7 +145,7 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	}
 	if !t.Own() && how.Had {
 		x.regimes.Ended(ran)
-		a.Service().Ended(h.Expected.Own, ran, a.Others(h.Rec.Client, h.Rec.Task, x.turn.Nano()))
+		a.Kept(h.Rec.Client, h.Rec.Task, h.Expected.Own, ran)
 	}
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
 	a.Forecast.Ended(&h.Expected)

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -283,10 +284,8 @@ func (r *Room) broke(t *Task, p *client, m *bus.FundsReply) {
 		r.tasks.Refused(t, m.Code, 0, "the treasury knows no client "+p.name+": make a deposit first")
 		return
 	}
-	elsewhere := m.Message // names the hubs that keep what they have of it
-	if elsewhere == "" {
-		elsewhere = money(m.Prepaid) + " are left with the treasury"
-	}
+	// its message names the hubs that keep what they have of it
+	elsewhere := cmp.Or(m.Message, money(m.Prepaid)+" are left with the treasury")
 	available, held := max(0, r.available(p.name)), r.turn.Book.Held(p.name)+p.reserved
 	code, retry, advice := m.Code, time.Duration(0), ""
 	all, least := r.all(p, m), t.need.Least

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -125,9 +126,7 @@ func (r *Room[T]) Come(m *bus.Task, last *bus.LastStatus, stale bool) (t T, what
 			m.Client, m.ID)
 		return t, Answered, fmt.Errorf("task %q of client %q: not ids", m.ID, m.Client)
 	}
-	if m.Reply == "" {
-		m.Reply = bus.ReplyTo(m.Client, m.ID)
-	}
+	m.Reply = cmp.Or(m.Reply, bus.ReplyTo(m.Client, m.ID))
 	t, known := r.known[Key{m.Client, m.ID}]
 	var q *Request
 	if known {

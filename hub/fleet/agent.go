@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -25,9 +26,9 @@ type Agent struct {
 	seller     market.Seller
 	stuck      int // of its slots, by the agent's count where it was higher than the hub's own for a while
 
-	runs  []Run         // in the order of their rounds: the hub's own count is the load
-	queue Queue         // of the prompts of these
-	given time.Duration // that all prompts take to compute that it was given
+	runs  []Run // in the order of their rounds: the hub's own count is the load
+	ended []Run // of which the class learns once what ran beside them has ended
+	queue Queue // of the prompts of these
 	pace  Pace
 
 	service *Service // of its class
@@ -57,8 +58,10 @@ type Run struct {
 	Client, Task string
 	Since        time.Time // it was handed out
 
-	before time.Duration // that the prompts take that were computed before it came, and its own
-	job    uint64        // its number in the queue of prompts; 0: it is in none
+	job            uint64        // its number in the queue of prompts; 0: it is in none
+	work           time.Duration // to compute its prompt
+	forecast, kept time.Duration // for which it was to keep its slot, and did; 0: it has it
+	others         time.Duration // of that, in which prompts of others were computed that were served
 }
 
 func (a *Agent) self() *Agent { return a }
@@ -125,25 +128,34 @@ func (a *Agent) Begin(client, task string, now time.Time) {
 func (a *Agent) Computes(now int64, prompt, cached int, work, ttft time.Duration, output int,
 	itl time.Duration) {
 	x := &a.runs[len(a.runs)-1]
-	a.given += work
-	x.before = a.given - a.queue.Load(now).Left
-	x.job = a.queue.Sent(now, prompt, cached, work, ttft, output, itl)
+	x.work, x.job = work, a.queue.Sent(now, prompt, cached, work, ttft, output, itl)
 }
 
-// Computed records the time to the first token of a task that has ended; 0: not known.
+// Computed records the time to the first token of a task that was served; 0: not known.
 func (a *Agent) Computed(client, task string, ttft time.Duration) {
-	if i := a.find(client, task); i >= 0 {
-		a.queue.Ended(a.runs[i].job, ttft)
+	i := a.find(client, task)
+	if i < 0 {
+		return
+	}
+	x := a.runs[i]
+	a.queue.Ended(x.job, ttft)
+	for _, all := range [2][]Run{a.runs, a.ended} {
+		for k := range all {
+			if y, came := &all[k], all[k].Since.Sub(x.Since); y.job != x.job {
+				y.others += max(0, min(ttft, came+cmp.Or(y.kept, market.MaxIn))-max(0, came, ttft-x.work))
+			}
+		}
 	}
 }
 
-// Others returns how long the agent has computed the prompts of others while it had a task.
-func (a *Agent) Others(client, task string, now int64) time.Duration {
-	i := a.find(client, task)
-	if i < 0 || a.runs[i].job == 0 {
-		return 0
+// Kept records for how long a task that ends now was to keep its slot, and did. Its class learns that once
+// what ran beside it has ended: of a prompt in hand nobody is to learn how much of it was cached.
+func (a *Agent) Kept(client, task string, forecast, kept time.Duration) {
+	if i := a.find(client, task); i >= 0 {
+		x := a.runs[i]
+		x.forecast, x.kept = forecast, max(1, kept)
+		a.ended = append(a.ended, x)
 	}
-	return max(0, a.given-a.queue.Load(now).Left-a.runs[i].before)
 }
 
 // End records that the agent has a task no more.
@@ -151,6 +163,14 @@ func (a *Agent) End(client, task string) {
 	if i := a.find(client, task); i >= 0 {
 		a.queue.Ended(a.runs[i].job, 0)
 		a.runs = slices.Delete(a.runs, i, i+1)
+	}
+	for len(a.ended) > 0 {
+		x := a.ended[0]
+		if len(a.ended) <= mostEnded && len(a.runs) > 0 && a.runs[0].Since.Before(x.Since.Add(x.kept)) {
+			return
+		}
+		a.Service().Ended(x.forecast, x.kept, x.others)
+		a.ended = slices.Delete(a.ended, 0, 1)
 	}
 }
 
@@ -236,6 +256,7 @@ const (
 	// HearsWithin is the longest delay of a dispatch and a summary together that is reckoned with: a summary
 	// may not yet count tasks dispatched within it.
 	HearsWithin = 100 * time.Millisecond
+	mostEnded   = 256 // tasks of which a class learns later, as one beside them takes long
 )
 
 // Missed compares the number of the last Holdings that a summary names with the last one heard. It reports

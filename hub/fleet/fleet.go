@@ -217,10 +217,7 @@ func (r *Room[A]) Avoid(a *Agent) {
 	if r.turn.Nano() < a.avoidUntil {
 		return
 	}
-	wait := avoidLeast << min(a.refusals, 20)
-	if wait > avoidMost || wait <= 0 {
-		wait = avoidMost
-	}
+	wait := min(avoidLeast<<min(a.refusals, 20), avoidMost)
 	a.refusals++
 	a.avoidUntil = r.turn.In(wait)
 	r.turn.Set(&a.timer, r.turn.Now().Add(wait))

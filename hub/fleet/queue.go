@@ -87,9 +87,7 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 // computed, by the agent's word; 0 tokens: it does not say. An agent computes prompts in the order in which
 // they came: if fewer wait than was believed, the oldest have begun, and if more do, the latest of those that
 // were believed to have begun have not, and all behind them are as late. Of what was dispatched since a
-// moment nobody knows whether the agent had heard of it.
-//
-// What an agent says moves its own forecasts alone.
+// moment nobody knows whether the agent had heard of it. What an agent says moves its own forecasts alone.
 func (q *Queue) Said(now, before int64, prefills, ahead int) {
 	waiting, fresh := 0, 0
 	for i := range q.jobs {

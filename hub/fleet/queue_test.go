@@ -107,7 +107,7 @@ func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
 	}
 	says("believed", 6*s, load(s0/2, 1, 3, 3000))
 	q.Said(6*s, 4*s, 0, 0)
-	says("it has not said yet that any waits: it may not know how", 6*s, load(s0/2, 1, 3, 3000))
+	says("none waits, by a word from before the last was sent", 6*s, load(s0/2, 1, 3, 3000))
 	q.Said(6*s, 6*s, 3, 0)
 	says("three wait", 6*s, load(2*s0+s0/2, 3, 1, 1000))
 	says("and the last is as late as those before it", 8*s+s/2+1, load(s0-1, 1, 3, 3000))

@@ -37,9 +37,9 @@ func (s *Service) Own() time.Duration  { return cmp.Or(s.own, usualService) }
 func (s *Service) Prefill() time.Duration { return s.prefill }
 
 // Computed takes in for how long a prompt was computed, and for how long by the line of the class, which
-// counts what else the engine does meanwhile.
+// counts what else the engine does meanwhile: what an agent reports makes it no longer.
 func (s *Service) Computed(takes, line time.Duration) {
-	if s.line == 0 {
+	if takes = min(takes, line); s.line == 0 {
 		s.prefill, s.line = within(takes), within(line)
 	}
 	s.prefill += (within(takes) - s.prefill) / meanOf
@@ -48,7 +48,7 @@ func (s *Service) Computed(takes, line time.Duration) {
 
 // PrefillOf returns how long a prompt is computed that takes so long by the line of the class.
 func (s *Service) PrefillOf(line time.Duration) time.Duration {
-	if s.line <= 0 || s.prefill >= s.line {
+	if s.line <= 0 {
 		return line
 	}
 	return time.Duration(float64(line) * (seconds(s.prefill) / seconds(s.line)))

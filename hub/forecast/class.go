@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -124,9 +125,6 @@ func (c *Class) Bound(t *Task) (most, least int) {
 	case p.Tools > 0:
 		least = min(least, guess)
 	}
-	context := c.Context
-	if context == 0 {
-		context = max(guess, openContext)
-	}
+	context := cmp.Or(c.Context, max(guess, openContext))
 	return min(most+t.Carried, context), min(least+t.Carried, context)
 }

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -274,9 +275,7 @@ func (c *Class) credit() {
 		for i, b := range assumed {
 			expected += float64(b * s.XX[0][i])
 		}
-		if expected == 0 {
-			expected = s.XX[0][0]
-		}
+		expected = cmp.Or(expected, s.XX[0][0])
 		return s.XY[0] / expected, math.Sqrt(s.YY*s.XX[0][0]) / expected
 	}
 	c.own = c.own[:0]

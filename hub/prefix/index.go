@@ -127,15 +127,9 @@ func (x *Index) Look(k *Lookup, p *bus.Prompt) []Holder {
 // Changed reports whether it may have changed who holds any of a prompt's prefixes, since there were so many
 // changes.
 func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
-	if x.changes == since {
-		return false
-	}
-	for i := range prefixes {
-		if x.changed[bus.ShortHash(prefixes[i].Hash)%changedKept] > since {
-			return true
-		}
-	}
-	return false
+	return x.changes != since && slices.ContainsFunc(prefixes, func(p bus.PrefixHash) bool {
+		return x.changed[bus.ShortHash(p.Hash)%changedKept] > since
+	})
 }
 
 // NewIndex returns the index of a hub that knows no agent.

@@ -8,6 +8,7 @@
 package prewarm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,9 +76,7 @@ func New[T comparable](t *turn.Turn, p Params) *Room[T] {
 
 // Served takes in what a second costs a task that is served. Much more than the mean counts as ten times it.
 func (r *Room[T]) Served(second market.Credits) {
-	if r.mean == 0 {
-		r.mean = second
-	}
+	r.mean = cmp.Or(r.mean, second)
 	r.mean += (min(second, 10*r.mean) - r.mean) / 64
 }
 

@@ -2,6 +2,7 @@ package regime
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"souk/bus/exact"
@@ -107,12 +108,7 @@ func (r *capacity) pass(now int64) {
 func (r *capacity) weigh() {
 	surely := min(lnSurely, r.sure/2)
 	price := r.sure - surely
-	other := r.stories[1]
-	for _, s := range r.stories[2:] {
-		if s > other {
-			other = s
-		}
-	}
+	other := slices.Max(r.stories[1:])
 	lead := min(max(r.stories[0]-other, -price), surely+slack)
 	r.stories[0] = other + lead
 	likeliest := max(r.stories[0], other)

@@ -1,6 +1,7 @@
 package regime
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -211,9 +212,7 @@ func (w *Watch) Turned() { w.past[w.at].turned++ }
 // Due reports whether it is time for a reading: then all that wait are to be told of by Waits, and Read ends
 // it.
 func (w *Watch) Due(now int64) bool {
-	if w.next == 0 {
-		w.next = now + int64(Every)
-	}
+	w.next = cmp.Or(w.next, now+int64(Every))
 	return now >= w.next
 }
 

@@ -1,0 +1,136 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+)
+
+// stand is an agent that has tasks, of which others come and go.
+type stand struct {
+	Agent
+	now  time.Time
+	sent map[string]time.Time
+}
+
+func newStand() *stand { return &stand{now: time.Unix(100, 0), sent: map[string]time.Time{}} }
+
+func (s *stand) send(task string, work time.Duration) {
+	s.sent[task] = s.now
+	s.Begin("c", task, s.now)
+	s.Computes(s.now.UnixNano(), 1000, 0, work, work, 10, 0)
+}
+
+func (s *stand) pass(d time.Duration) { s.now = s.now.Add(d) }
+
+// ends has a task end whose first token came after so long; 0: it was not served.
+func (s *stand) ends(task string, ttft time.Duration) {
+	if ttft > 0 {
+		s.Computed("c", task, ttft)
+	}
+	s.Kept("c", task, time.Second, s.now.Sub(s.sent[task]))
+	s.End("c", task)
+}
+
+// A task's own stay is what it kept its slot for, less the time for which prompts of others were computed
+// meanwhile that were served, be it after its end; one that was cancelled or refused before it was computed
+// does not count, however long it was, and what an agent says of those in hand moves nothing.
+func TestOnlyPromptsThatWereServedCount(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name string
+		do   func(x *stand) // beside a task that has its slot for 10 s
+		want time.Duration
+	}{
+		{"nothing came", func(*stand) {}, 0},
+		{"one was served", func(x *stand) {
+			x.send("x", 2*s)
+			x.pass(3 * s)
+			x.ends("x", 2*s)
+		}, 2 * s},
+		{"one had waited for another before it was computed", func(x *stand) {
+			x.send("x", 2*s)
+			x.send("y", 3*s)
+			x.pass(6 * s)
+			x.ends("y", 5*s)
+			x.ends("x", 2*s)
+		}, 5 * s},
+		{"one came and was cancelled at once", func(x *stand) {
+			x.send("x", time.Hour)
+			x.pass(time.Millisecond)
+			x.ends("x", 0)
+		}, 0},
+		{"its agent says that a prompt takes four times as long", func(x *stand) {
+			x.send("x", 2*s)
+			x.Agent.queue.Said(x.now.UnixNano()+1, x.now.UnixNano()+1, 1, 1<<40)
+			x.send("y", s)
+			x.pass(4 * s)
+			x.ends("y", 3*s)
+			x.ends("x", 2*s)
+		}, 3 * s},
+		{"one takes less than nothing", func(x *stand) {
+			x.send("x", -time.Hour)
+			x.pass(s)
+			x.ends("x", s)
+		}, 0},
+		{"one takes a year", func(x *stand) {
+			x.send("x", 365*24*time.Hour)
+			x.pass(4 * s)
+			x.ends("x", 4*s)
+		}, 4 * s},
+	} {
+		x := newStand()
+		x.send("this", s)
+		c.do(x)
+		if got := x.runs[x.find("c", "this")].others; got != c.want {
+			t.Errorf("%s: %v of others, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A class learns of a stay once whatever ran beside it has ended, or so much has that one more is not waited
+// for; what was computed beside it and was served later counts, and what was computed later does not.
+func TestAStayIsLearnedOnceNothingOfItIsInHand(t *testing.T) {
+	x := newStand()
+	x.send("this", time.Second)
+	x.send("long", 2*time.Second)
+	x.pass(4 * time.Second)
+	x.ends("this", time.Second)
+	x.send("later", time.Second)
+	x.pass(5 * time.Second)
+	if got := x.Service(); *got != (Service{}) {
+		t.Errorf("%+v is learned beside what is in hand", *got)
+	}
+	x.ends("later", time.Second)
+	x.ends("long", 3*time.Second)
+	var want Service
+	want.Ended(time.Second, 4*time.Second, 2*time.Second)
+	want.Ended(time.Second, 5*time.Second, 0)
+	want.Ended(time.Second, 9*time.Second, 2*time.Second)
+	if got := x.Service(); got.Own() != want.Own() || got.Mean() != want.Mean() || len(x.ended) > 0 {
+		t.Errorf("%v of %v is learned, want %v of %v", got.Own(), got.Mean(), want.Own(), want.Mean())
+	}
+	x.send("stuck", time.Second)
+	for range 2 * mostEnded {
+		x.pass(time.Second)
+		x.send("short", time.Second)
+		x.ends("short", time.Millisecond)
+	}
+	if len(x.ended) != mostEnded {
+		t.Errorf("%d stays are yet to be learned", len(x.ended))
+	}
+}
+
+// What an agent says of its prompts makes none of its class longer than by the line of that.
+func TestAnAgentMakesNoPromptsOfItsClassLonger(t *testing.T) {
+	var s Service
+	for i := range 500 {
+		takes := time.Second / 2
+		if i%5 == 0 {
+			takes = time.Hour // one of five agents alike
+		}
+		s.Computed(takes, time.Second)
+	}
+	if s.Prefill() > 650*time.Millisecond || s.PrefillOf(time.Second) > 650*time.Millisecond {
+		t.Errorf("a prompt takes %v, and one of a second %v", s.Prefill(), s.PrefillOf(time.Second))
+	}
+}
