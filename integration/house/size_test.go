@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_418
-	mostHub     = 18_747
+	mostProduct = 94_417
+	mostHub     = 18_746
 	mostRoot    = 1_405 // package hub itself, which wires its rooms
 )
 
