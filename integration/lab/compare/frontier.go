@@ -231,8 +231,8 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   toll**, with tolls in full: -2.6 % at capacity and -5.6 % at 1.25 on mixed, +1.3 and +1.8 % on two-speeds.
 * **A stay with the prompts of others in it**, as it was until they were measured apart: who computes a prompt
   is charged for the slots that this keeps, so such seconds counted twice. Level on mixed and two-speeds; where
-  caches are short -45 % (mooncake), -42 % (mooncake-4) and -64 % (busy) of the welfare. Where nobody says terms
-  128 callers on small engines had p99s of first tokens 1.15 times two-block's, and not 1.34, and bills of 1.22.
+  caches are short -51 % (mooncake), -48 % (mooncake-4) and -63 % (busy) of the welfare. Where nobody says terms
+  128 callers on small engines had p99s of first tokens 1.15 times two-block's, and not 1.31, and bills of 1.22.
 * **Sessions admitted by the blocks that they need**, and kept until they end or are silent for 30 s, with the
   market as it is among those that are in; on the worlds of [cliff](cliff.md), where the open sessions need more
   than the caches hold. Of 12 worlds it has more than the market in two (agents: 15.0 and not -1.8; busy: 0.7 and
