@@ -38,8 +38,7 @@ const (
 )
 
 // Outputs expects how long answers are: by those of the session before, drawn to those of its client's role,
-// to those of the hub. A gate adds a correction by the task's features. Not
-// for concurrent use.
+// to those of the hub. A gate adds a correction by the task's features. Not for concurrent use.
 type Outputs struct {
 	rest     Gate                    // nil: none
 	x        [outputFeatures]float64 // scratch

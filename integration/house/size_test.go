@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_417
-	mostHub     = 18_746
+	mostProduct = 94_416
+	mostHub     = 18_745
 	mostRoot    = 1_405 // package hub itself, which wires its rooms
 )
 
