@@ -122,11 +122,13 @@ func (l *layout) weigh(r *Round) {
 				room = n + n/2 + len(r.Edges) - i + most
 				placed, weight, edge = full(placed, room), full(weight, room), full(edge, room)
 			}
-			at := l.first[e.Agent]
-			for k, s := range r.Agents[e.Agent].Seats {
-				lost := late(second, s.In)
-				if within != 0 && s.In > within { // its deadline has passed by then
+			at, seats := l.first[e.Agent], r.Agents[e.Agent].Seats
+			for k := range seats {
+				lost := Credits(0)
+				if in := seats[k].In; within != 0 && in > within { // its deadline has passed by then
 					lost = MaxCredits
+				} else if in > 0 {
+					lost = late(second, in)
 				}
 				if w := e.Value + e.Toll - r.Fee - e.Cost - lost; w >= 0 {
 					placed[n], weight[n], edge[n] = at+int32(k), int64(w), int32(i)

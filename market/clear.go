@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"souk/market/certify"
 	"souk/market/flow"
@@ -33,35 +34,34 @@ func (l *layout) of(r *Round) {
 	off := append(l.off[:0], 0)
 	size := max(cap(l.seat), len(r.Edges))
 	at, weight, edge := full(l.seat, size), full(l.weight, size), full(l.edge, size)
-	n := 0
-	task := -1
+	n, task, within, second := 0, -1, time.Duration(0), Credits(0)
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if e.Task != task {
 			for len(off) <= e.Task {
 				off = append(off, int32(n))
 			}
-			task = e.Task
+			task, second, within = e.Task, r.Tasks[e.Task].Second, r.Tasks[e.Task].Within
 		}
 		gross := int64(e.Value - e.Cost + e.Toll - r.Fee)
 		if gross < 0 {
 			continue
 		}
-		first, delay := l.first[e.Agent], l.delays(r, e)
+		if l.second[e.Agent] != second {
+			l.delays(r, e.Agent, second)
+		}
+		first, end := l.first[e.Agent], l.first[e.Agent+1]
+		delay := l.delay[first:end]
 		if more := n + len(delay); more > len(at) {
 			more += more / 2
 			at, weight, edge = full(at, more), full(weight, more), full(edge, more)
 		}
-		within, seats := r.Tasks[e.Task].Within, r.Agents[e.Agent].Seats
-		at, weight, edge := at[n:n+len(delay)], weight[n:n+len(delay)], edge[n:n+len(delay)]
-		m := 0
 		for k, d := range delay {
-			if w := gross - d; w >= 0 && (within == 0 || seats[k].In <= within) {
-				at[m], weight[m], edge[m] = first+int32(k), w, int32(i)
-				m++
+			if w := gross - d; w >= 0 && (within == 0 || r.Agents[e.Agent].Seats[k].In <= within) {
+				at[n], weight[n], edge[n] = first+int32(k), w, int32(i)
+				n++
 			}
 		}
-		n += m
 	}
 	for len(off) <= len(r.Tasks) {
 		off = append(off, int32(n))
@@ -69,17 +69,14 @@ func (l *layout) of(r *Round) {
 	l.off, l.seat, l.weight, l.edge = off, at[:n], weight[:n], edge[:n]
 }
 
-// delays holds the cost to a task of waiting for each of an agent's seats, its deadline aside. A second costs
-// many tasks the same.
-func (l *layout) delays(r *Round, e *Edge) []int64 {
-	t, delay := Task{Second: r.Tasks[e.Task].Second}, l.delay[l.first[e.Agent]:l.first[e.Agent+1]]
-	if l.second[e.Agent] != t.Second {
-		l.second[e.Agent] = t.Second
-		for k := range delay {
-			delay[k] = int64(t.Delay(r.Agents[e.Agent].Seats[k].In))
-		}
+// delays finds the cost of waiting for each of an agent's seats to a task whose second costs so much, its
+// deadline aside. A second costs many tasks the same.
+func (l *layout) delays(r *Round, agent int, second Credits) {
+	t := Task{Second: second}
+	l.second[agent] = second
+	for k, s := range r.Agents[agent].Seats {
+		l.delay[l.first[agent]+int32(k)] = int64(t.Delay(s.In))
 	}
-	return delay
 }
 
 // place numbers the seats of all agents.

@@ -85,12 +85,6 @@ func (b *Cache) Drop() {
 	b.index.agents[b.place] = nil
 }
 
-// find is the node of a hash.
-func (b *Cache) find(hash uint64) (int32, bool) {
-	i, ok := b.byHash[hash]
-	return i, ok
-}
-
 // Place is the agent's among the depths of [Index.Depths].
 func (b *Cache) Place() int { return int(b.place) }
 
@@ -111,13 +105,13 @@ func (b *Cache) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cach
 		return estimate, 0
 	}
 	at := p.Prefixes[depth-1]
-	i, ok := b.find(at.Hash)
+	i, ok := b.byHash[at.Hash]
 	for p.Loose != bus.LooseMedia && ok && b.nodes[i].until == quiet && b.reported.rules && !b.says(at.Hash) {
 		if depth--; depth == 0 { // it is shown for what goes on from it alone
 			return estimate, 0
 		}
 		at = p.Prefixes[depth-1]
-		i, ok = b.find(at.Hash)
+		i, ok = b.byHash[at.Hash]
 	}
 	if !ok { // the agent reports it, and its other texts are guessed
 		tokens = max(1, b.upto(p, depth, p.Bytes, estimate))
@@ -173,18 +167,18 @@ func (b *Cache) Had(p *bus.Prompt, least, most int32) int32 {
 
 // hadPrefix reports whether the prefix of that index was served there, or has begun to be, and fits.
 func (b *Cache) hadPrefix(p *bus.Prompt, prefix int32) bool {
-	i, ok := b.find(p.Prefixes[prefix].Hash)
+	i, ok := b.byHash[p.Prefixes[prefix].Hash]
 	return ok && b.nodes[i].held
 }
 
 // counted is the last of a prompt's first prefixes of which it is known how many tokens stand before it, and
 // whether they were counted.
 func (b *Cache) counted(p *bus.Prompt, prefixes int32) (bytes, upto int, exact bool) {
-	k := sort.Search(int(prefixes), func(i int) bool { _, ok := b.find(p.Prefixes[i].Hash); return !ok })
+	k := sort.Search(int(prefixes), func(i int) bool { _, ok := b.byHash[p.Prefixes[i].Hash]; return !ok })
 	if k == 0 {
 		return 0, 0, true
 	}
-	i, _ := b.find(p.Prefixes[k-1].Hash)
+	i := b.byHash[p.Prefixes[k-1].Hash]
 	n := &b.nodes[i]
 	return p.Prefixes[k-1].Bytes, int(n.upto), n.exact
 }
@@ -196,7 +190,13 @@ func (b *Cache) upto(p *bus.Prompt, prefixes int32, to, estimate int) int {
 }
 
 // Depth returns how many of a prompt's prefixes the agent is believed to hold.
-func (b *Cache) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Prefixes, b.place) }
+func (b *Cache) Depth(p *bus.Prompt) int32 {
+	if len(p.Prefixes) == 0 {
+		return 0
+	}
+	b.index.ask(p.Prefixes)
+	return b.index.known[b.place]
+}
 
 // Verified returns how many tokens of a prompt the agent holds by the text alone: those of the session's
 // last prompt, where this one is the same or goes on from all of it. It is less than [Cache.ExpectAt],

@@ -51,6 +51,7 @@ type Index struct {
 	own      table    // by what was sent to agents and served there
 	reported table    // by what they say, and by the short form of a prefix
 	agents   []*Cache // by place; nil: it is free
+	ruled    int      // of these: by their words, see reported.rules
 
 	changes uint64              // of who holds what, so far
 	changed [changedKept]uint64 // the last of them, by the prefix's short form
@@ -87,8 +88,8 @@ func (h *holders) toSet(set int32) {
 	h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
 }
 
-// changedKept is the number of changes that are told apart: 32 KB.
-const changedKept = 1 << 12
+// changedKept is the number of changes that are told apart: half a megabyte. A round of many makes thousands.
+const changedKept = 1 << 16
 
 // Holder is an agent that is believed to hold the first so many of a prompt's prefixes, by its [Cache.Place].
 type Holder struct{ Place, Depth int32 }
@@ -138,17 +139,7 @@ func NewIndex(l Limits) *Index {
 		reported: table{holders: map[uint64]holders{}}}
 }
 
-// depth returns how many of a prompt's prefixes an agent is believed to hold. Agents are asked for one prompt
-// after the other, so all are looked up at once.
-func (x *Index) depth(prefixes []bus.PrefixHash, place uint16) int32 {
-	if len(prefixes) == 0 {
-		return 0
-	}
-	x.ask(prefixes)
-	return x.known[place]
-}
-
-// ask makes known how deep all agents are.
+// ask makes known how deep all agents are: they are asked for one prompt after the other.
 func (x *Index) ask(prefixes []bus.PrefixHash) {
 	if len(x.asked) != len(prefixes) || &x.asked[0] != &prefixes[0] {
 		x.known = x.Depths(x.known, prefixes)
@@ -159,18 +150,22 @@ func (x *Index) ask(prefixes []bus.PrefixHash) {
 // Deepest returns the greatest number of a prompt's prefixes that any agent holds of tasks served there,
 // whatever agents report, and how many agents hold so many.
 func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
-	if len(p.Prefixes) == 0 {
-		return 0, 0
+	for i := len(p.Prefixes); i > 0 && agents == 0; i-- {
+		depth, agents = int32(i), int(x.own.holders[p.Prefixes[i-1].Hash].n)
+	}
+	if agents == 0 {
+		depth = 0
 	}
 	for _, b := range x.agents {
-		if b == nil || !b.hadPrefix(p, max(0, depth-1)) { // nor any later one
+		if x.ruled == 0 || b == nil || !b.reported.rules { // all of it is in the index
 			continue
 		}
-		had := b.Had(p, max(1, depth), int32(len(p.Prefixes)))
+		had := b.Had(p, max(0, depth-1), int32(len(p.Prefixes)))
 		if had > depth {
-			depth, agents = had, 0
+			depth, agents = had, 1
+		} else if had == depth && depth > 0 && !b.shows(p.Prefixes[depth-1].Hash) {
+			agents++
 		}
-		agents++
 	}
 	return depth, agents
 }

@@ -21,7 +21,7 @@ func sound(b *Cache) error {
 		}
 		nodes++
 		tokens += int(n.upto) + int(n.answer)
-		if k, _ := b.find(n.hash); k != int32(i) {
+		if k := b.byHash[n.hash]; k != int32(i) {
 			return fmt.Errorf("node %d is not found by its hash", i)
 		}
 		if n.parent != none {
@@ -279,7 +279,7 @@ func FuzzIndex(f *testing.F) {
 			for _, b := range caches {
 				k := 0
 				for k < len(p.Prefixes) {
-					if i, ok := b.find(p.Prefixes[k].Hash); !ok || !b.nodes[i].held {
+					if i, ok := b.byHash[p.Prefixes[k].Hash]; !ok || !b.nodes[i].held {
 						break
 					}
 					k++
@@ -301,7 +301,7 @@ func FuzzIndex(f *testing.F) {
 				for want < len(p.Prefixes) && sets[p.Prefixes[want].Hash][b.Place()] {
 					want++
 				}
-				if got != int(x.depth(p.Prefixes, b.place)) || got < want && !broken ||
+				if got != int(b.Depth(&p)) || got < want && !broken ||
 					got > want && !broken && !talks || got < 0 ||
 					got > len(p.Prefixes) {
 					t.Fatalf("step %d: depth %d, want %d", clock, got, want)

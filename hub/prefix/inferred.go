@@ -14,7 +14,7 @@ import (
 func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 	last, i := none, 0
 	for ; i < len(p.Prefixes); i++ {
-		k, ok := b.find(p.Prefixes[i].Hash)
+		k, ok := b.byHash[p.Prefixes[i].Hash]
 		if !ok {
 			break
 		}
@@ -33,7 +33,7 @@ func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 	}
 	before := upto
 	for ; i < len(p.Prefixes); i++ {
-		if _, twice := b.find(p.Prefixes[i].Hash); twice {
+		if _, twice := b.byHash[p.Prefixes[i].Hash]; twice {
 			return last
 		}
 		at := between(p, p.Prefixes[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
@@ -82,8 +82,8 @@ func (b *Cache) Recount(p *bus.Prompt, with *Cache) {
 		return
 	}
 	hash := p.Prefixes[depth-1].Hash
-	i, held := b.find(hash)
-	k, counted := with.find(hash)
+	i, held := b.byHash[hash]
+	k, counted := with.byHash[hash]
 	if !held || !counted {
 		return
 	}

@@ -27,7 +27,7 @@ func (x *Index) knows(hash uint64) bool {
 		if b == nil {
 			continue
 		}
-		if _, ok := b.find(hash); ok {
+		if _, ok := b.byHash[hash]; ok {
 			return true
 		}
 	}
@@ -39,11 +39,11 @@ func (b *Cache) rename(p *bus.Prompt) {
 	last := none
 	for i := range p.Prefixes {
 		to := p.Prefixes[i].Hash
-		if k, known := b.find(to); known {
+		if k, known := b.byHash[to]; known {
 			last = k
 			continue
 		}
-		k, ok := b.find(p.Former.At(i))
+		k, ok := b.byHash[p.Former.At(i)]
 		if !ok || b.nodes[k].parent != last {
 			return // it knows no text that begins so
 		}

@@ -154,6 +154,12 @@ func (b *Cache) says(hash uint64) bool {
 	return ok
 }
 
+// shows reports whether the agent has a prefix by what was served there.
+func (b *Cache) shows(hash uint64) bool {
+	i, ok := b.byHash[hash]
+	return ok && b.nodes[i].shown
+}
+
 // weigh decides whether the agent's report counts now, and whether it rules.
 func (b *Cache) weigh() {
 	t, now := &b.reported, b.index.now
@@ -167,9 +173,11 @@ func (b *Cache) weigh() {
 	}
 	if rules != t.rules {
 		t.rules = rules
-		b.showAll()
-		if rules { // and what was served just now once more
+		if b.showAll(); rules { // and what was served just now once more
 			b.list(&Run{belief: b, leaf: none, state: over}, now+settled.Nanoseconds())
+			b.index.ruled++
+		} else {
+			b.index.ruled--
 		}
 	}
 	if t.watch == nil && t.known {
@@ -228,12 +236,8 @@ func (b *Cache) Asserted(p *bus.Prompt, estimate int) int {
 		return 0
 	}
 	depth, own := b.Depth(p), int32(0)
-	for own < depth {
-		i, ok := b.find(p.Prefixes[own].Hash)
-		if !ok || !b.nodes[i].shown { // where its word rules, that it was served there once counts no more
-			break
-		}
-		own++
+	for own < depth && b.shows(p.Prefixes[own].Hash) {
+		own++ // where its word rules, that it was served there once counts no more
 	}
 	if own == depth {
 		return 0

@@ -136,7 +136,7 @@ func (b *Cache) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 // more is then of no text, and once the others have ended the agent may hold what it is not believed to. No
 // later prefix has as many that this one has not: who runs with a prefix runs with all before it.
 func (b *Cache) crowded(p *bus.Prompt) bool {
-	i, ok := b.find(p.Prefixes[0].Hash)
+	i, ok := b.byHash[p.Prefixes[0].Hash]
 	return ok && b.nodes[i].runs == math.MaxUint16
 }
 

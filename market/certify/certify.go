@@ -53,17 +53,11 @@ func wrong(format string, args ...any) error {
 // is witnessed is the least, hence the Clarke price (Leonard 1983). What it does not say: who deserves the
 // slot among equals beyond the seed, and whether the weights themselves are true.
 func (c *Checker) Check(in Instance, ans Answer) error {
-	c.Instance, c.Answer, c.n, c.m = in, ans, len(in.Off)-1, len(in.Slots)
+	if _, err := c.Best(in, ans.Match, ans.Price); err != nil {
+		return err
+	}
+	c.Instance, c.Answer = in, ans
 	defer func() { c.Instance, c.Answer = Instance{}, Answer{} }()
-	if len(ans.Match) != c.n || len(ans.Price) != c.m {
-		return wrong("%d tasks and %d seats, want %d and %d", len(ans.Match), len(ans.Price), c.n, c.m)
-	}
-	if err := c.feasible(); err != nil {
-		return err
-	}
-	if err := c.optimal(); err != nil {
-		return err
-	}
 	if err := c.least(); err != nil {
 		return err
 	}
@@ -104,6 +98,9 @@ func (c *Checker) Best(in Instance, match []int32, price []int64) (weight int64,
 	return weight, nil
 }
 
+// tight is an edge that its task is indifferent to.
+type tight struct{ task, edge int32 }
+
 // Checker checks one answer after another and keeps its buffers. The zero value is ready. Not for concurrent
 // use.
 type Checker struct {
@@ -114,6 +111,7 @@ type Checker struct {
 	utility []int64 // of every task
 	matched []int32 // the edge of every task's seat, or -1
 	rank    []int32 // of every seat's witness
+	tight   []tight // edges that a best matching may use, beside those that this does
 
 	pairs                 [][2]int32 // of alone, as are those below
 	head, in, arcs, ready []int32
@@ -155,17 +153,24 @@ func (c *Checker) optimal() error {
 			return wrong("seat %d has the price %d and a free slot", a, p)
 		}
 	}
-	c.utility = zeroed(c.utility, c.n)
-	for t, e := range c.matched {
-		if e >= 0 {
-			if c.utility[t] = c.Weight[e] - c.Price[c.Seat[e]]; c.utility[t] < 0 {
-				return wrong("task %d pays %d for a weight of %d", t, c.Price[c.Seat[e]], c.Weight[e])
+	c.utility, c.tight = zeroed(c.utility, c.n), c.tight[:0]
+	for t, own := range c.matched {
+		utility := int64(0)
+		if own >= 0 {
+			if utility = c.Weight[own] - c.Price[c.Seat[own]]; utility < 0 {
+				return wrong("task %d pays %d for a weight of %d", t, c.Price[c.Seat[own]], c.Weight[own])
 			}
 		}
-		for e := c.Off[t]; e < c.Off[t+1]; e++ {
-			if gain := c.Weight[e] - c.Price[c.Seat[e]]; gain > c.utility[t] {
-				return wrong("task %d would gain %d at seat %d and gains %d", t, gain, c.Seat[e],
-					c.utility[t])
+		c.utility[t] = utility
+		from := c.Off[t]
+		seat, weight := c.Seat[from:c.Off[t+1]], c.Weight[from:c.Off[t+1]]
+		for i, a := range seat[:len(weight)] {
+			gain := weight[i] - c.Price[a]
+			if gain > utility {
+				return wrong("task %d would gain %d at seat %d and gains %d", t, gain, a, utility)
+			}
+			if e := from + int32(i); gain == utility && e != own {
+				c.tight = append(c.tight, tight{int32(t), e})
 			}
 		}
 	}
@@ -213,11 +218,6 @@ func (c *Checker) edge(t, a int32) (int32, bool) {
 	return c.Off[t] + int32(i), ok
 }
 
-// tight: the edges that a best matching may use.
-func (c *Checker) tight(t, e int32) bool {
-	return c.Weight[e]-c.Price[c.Seat[e]] == c.utility[t]
-}
-
 // tie: without second prices there must be no other best matching; with them they are a dual in which the
 // hash bits are the weights, and duties (a task of positive utility, a seat of positive price) leave their
 // side free in sign. Together with the prices that is duality over ordered pairs (money, hash).
@@ -248,6 +248,7 @@ func (c *Checker) tie() error {
 		}
 	}
 	weight := func(t, e int32) int64 { return serve + int64(c.Hash(t, c.Seat[e])>>(64-h)) }
+	rest := c.tight
 	for t := range int32(c.n) {
 		second := int64(0)
 		if e := c.matched[t]; e >= 0 {
@@ -256,8 +257,8 @@ func (c *Checker) tie() error {
 				return wrong("the tie-break would leave out task %d", t)
 			}
 		}
-		for e := c.Off[t]; e < c.Off[t+1]; e++ {
-			if e != c.matched[t] && c.tight(t, e) && weight(t, e)-c.Second[c.Seat[e]] > second {
+		for ; len(rest) > 0 && rest[0].task == t; rest = rest[1:] {
+			if e := rest[0].edge; weight(t, e)-c.Second[c.Seat[e]] > second {
 				return wrong("the tie-break prefers seat %d for task %d", c.Seat[e], t)
 			}
 		}
@@ -271,6 +272,7 @@ func (c *Checker) alone() bool {
 	outside := int32(c.m)
 	c.pairs = c.pairs[:0]
 	arc := func(from, to int32) { c.pairs = append(c.pairs, [2]int32{from, to}) }
+	rest := c.tight
 	for t := range int32(c.n) {
 		from, spare := outside, false // spare: whoever goes need not be replaced
 		if e := c.matched[t]; e >= 0 {
@@ -283,12 +285,11 @@ func (c *Checker) alone() bool {
 				}
 			}
 		}
-		for e := c.Off[t]; e < c.Off[t+1]; e++ {
-			if c.tight(t, e) && e != c.matched[t] {
-				arc(from, c.Seat[e])
-				if spare {
-					arc(outside, c.Seat[e])
-				}
+		for ; len(rest) > 0 && rest[0].task == t; rest = rest[1:] {
+			a := c.Seat[rest[0].edge]
+			arc(from, a)
+			if spare {
+				arc(outside, a)
 			}
 		}
 	}
