@@ -104,35 +104,55 @@ HEAVY_IN := integration cmd/souk integration/hostile integration/knowing
 # The longest first, that none of them is waited for alone at the end.
 FIRST := integration cmd/souk
 
-# make lint vets. Many tests wait more than they compute: four packages run at once, on two cores, too.
-TEST := test -vet=off -timeout 10m -p 4
-RACE := $(TEST) -race
+# make lint vets. Many tests wait more than they compute: two parts run at once, two packages of each, on two
+# cores, too.
+TEST  := test -vet=off -timeout 10m
+RACE  := $(TEST) -race
+PARTS := test-race test-plain lab-plain lab-race
+.PHONY: $(PARTS)
 
-# $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST,HEAVY_IN): the tests of a module.
+# A third of the processor time goes into compiling: nobody debugs these programs, and the compiler, which ends
+# soon, needs to collect no garbage. Tests that build programs hand this on.
+TOOLS := -gcflags=souk/...=-dwarf=false "-toolexec=env GOGC=off GOMEMLIMIT=1GiB"
+test test-short: export GOFLAGS := $(GOFLAGS) $(TOOLS)
+
+# $(call plain,FOLDER,PACKAGES,HEAVY_IN): the tests of a module that run without the race detector.
 space := $() $()
 NAMES := ^($(subst $(space),|,$(strip $(HEAVY))))$$
 
-define race
-$(GO) -C $(1) $(TEST) $(addprefix ./,$(5) $(4) $(3))
-$(if $(7),$(GO) -C $(1) $(TEST) -run '$(NAMES)' $(addprefix ./,$(7)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -run SideBySide $(addprefix ./,$(4))
-$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -short $(addprefix ./,$(5)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
+define plain
+$(GO) -C $(1) $(TEST) -p 2 $(addprefix ./,$(2))
+$(if $(3),$(GO) -C $(1) $(TEST) -p 2 -run '$(NAMES)' $(addprefix ./,$(3)))
 endef
+
+# $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST): those that run with it.
+define race
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 2 -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
+$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 2 -short $(addprefix ./,$(5)))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 2 -run SideBySide $(addprefix ./,$(4))
+endef
+
+test-race:
+	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST))
+test-plain:
+	$(call plain,.,$(LONG) $(SIDE) $(ALONE),$(HEAVY_IN))
+lab-race:
+	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
+lab-plain:
+	$(call plain,$(LAB),$(LAB_SIDE) $(LAB_ALONE))
 
 test: ## every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
 ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
-	$(GO) $(TEST) ./...
-	$(GO) -C $(LAB) $(TEST) ./...
+	$(GO) $(TEST) -p 4 ./...
+	$(GO) -C $(LAB) $(TEST) -p 4 ./...
 else
-	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST),$(HEAVY_IN))
-	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
+	@$(MAKE) --no-print-directory -j2 $(PARTS)
 endif
 
 test-short: ## the same without the race detector and without what is long; each package has a part in it
-	$(GO) $(TEST) -short $(addprefix ./,integration/gateway $(FIRST)) ./...
-	$(GO) -C $(LAB) $(TEST) -short ./...
+	$(GO) $(TEST) -p 4 -short $(addprefix ./,integration/gateway $(FIRST)) ./...
+	$(GO) -C $(LAB) $(TEST) -p 4 -short ./...
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
@@ -146,7 +166,7 @@ soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed 
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
 	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m -v -run TestForgedOutcomes ./market
 	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone' ./integration/hostile ./integration/gateway ./integration
-	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
+	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -p 4 -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, two million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...
