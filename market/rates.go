@@ -36,8 +36,8 @@ func Known(first, at int64) bool {
 	return spans < 0 || spans > 1
 }
 
-// at returns the rates that count at a time.
-func (x *Rates) at(at int64) map[AgentID]Rate {
+// At returns the rates that count at a time, to be read.
+func (x *Rates) At(at int64) map[AgentID]Rate {
 	switch spanOf(at) - x.Span {
 	case 0:
 		return x.Agents
@@ -48,7 +48,7 @@ func (x *Rates) at(at int64) map[AgentID]Rate {
 }
 
 // Of returns the rate of an agent's slots at a time.
-func (x *Rates) Of(agent AgentID, at int64) Rate { return x.at(at)[agent] }
+func (x *Rates) Of(agent AgentID, at int64) Rate { return x.At(at)[agent] }
 
 // Calm reports whether a round needs no ground: its agents' slots cost nothing, and nobody wants one more.
 func (x *Rates) Calm(r *Round, o *Outcome) bool {
@@ -73,7 +73,7 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 		return
 	}
 	if s := spanOf(g.At); s != x.Span {
-		x.Agents, x.Fresh, x.Span = x.at(g.At), nil, s
+		x.Agents, x.Fresh, x.Span = x.At(g.At), nil, s
 	}
 	x.Lost = g.Lost
 	if r.Rule.Pricing == PricingPosted { // nothing is planned

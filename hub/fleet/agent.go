@@ -25,16 +25,14 @@ type Agent struct {
 	sold       int   // of its slots, counted in Room.slots
 	seller     market.Seller
 	stuck      int // of its slots, by the agent's count where it was higher than the hub's own for a while
+	id         string
+	service    *Service // of its class
+	pace       Pace
+	runs       []Run // in the order of their rounds: the hub's own count is the load
+	reg        bus.Registration
 
-	runs  []Run // in the order of their rounds: the hub's own count is the load
 	ended []Run // of which the class learns once what ran beside them has ended
 	queue Queue // of the prompts of these
-	pace  Pace
-
-	service *Service // of its class
-
-	id  string
-	reg bus.Registration
 
 	seq  uint64
 	said time.Time // when its last summary came; zero: none has since it joined

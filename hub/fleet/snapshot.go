@@ -8,8 +8,8 @@ import (
 )
 
 // Snapshot makes x what there is at a moment, in the memory that it has: the agents that take tasks, by id,
-// the classes that these are of, and what runs, at these and at others.
-func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
+// the classes that these are of, and what runs, at these and at others. It shows those agents.
+func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64, show func(A)) {
 	*x = estimate.Snapshot{Now: nano, Agents: x.Agents[:0], Classes: x.Classes[:0], Runs: x.Runs[:0]}
 	placed := make([]*Service, 0, 16)
 	for _, kept := range r.all {
@@ -26,6 +26,7 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 				Running: a.Running(), Free: a.Idle()}
 			e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
 			x.Agents = append(x.Agents, e)
+			show(kept)
 		}
 		for _, t := range a.runs {
 			x.Runs = append(x.Runs, estimate.Run{Client: t.Client, Agent: k, For: now.Sub(t.Since)})

@@ -32,12 +32,15 @@ func TestSnapshot(t *testing.T) {
 		y.says(x, 1, 1)
 	}
 	b.Unready()
+	shown := ""
 	take := func() (x estimate.Snapshot) {
-		y.Snapshot(&x, y.turn.Now(), y.turn.Nano())
+		shown = ""
+		y.Snapshot(&x, y.turn.Now(), y.turn.Nano(), func(a *Agent) { shown += a.ID() })
 		return x
 	}
 	x := take()
-	if len(x.Agents) != 2 || x.Agents[0].ID != "a" || x.Agents[1].ID != "c" || len(x.Classes) != 2 {
+	if len(x.Agents) != 2 || shown != "ac" || x.Agents[0].ID != "a" ||
+		x.Agents[1].ID != "c" || len(x.Classes) != 2 {
 		t.Fatalf("%+v", x)
 	}
 	if got := x.Agents[0]; got.Slots != 2 || got.Running != 1 || got.Free != 1 || got.Overdue != 0 ||

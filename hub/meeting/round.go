@@ -41,17 +41,13 @@ const (
 
 // Open finds out which agents take tasks, and what a round reads of each.
 func (r *Room) Open() {
-	now := r.turn.Nano()
-	r.fleet.Snapshot(&r.From, r.turn.Now(), now)
 	r.Agents, r.sheets, r.loads = r.Agents[:0], r.sheets[:0], r.loads[:0]
 	r.prices = round.Prices{Rates: r.turn.Book.Rates(), Kept: &r.Kept, Shares: &r.Shares,
 		Slots: r.prices.Slots[:0]}
-	for _, a := range r.fleet.All() {
-		if a.Open(now) {
-			r.Agents, r.prices.Slots = append(r.Agents, a), append(r.prices.Slots, &a.Slots)
-			r.sheets, r.loads = append(r.sheets, &a.Forecast), append(r.loads, a.Besides())
-		}
-	}
+	r.fleet.Snapshot(&r.From, r.turn.Now(), r.turn.Nano(), func(a *Agent) {
+		r.Agents, r.prices.Slots = append(r.Agents, a), append(r.prices.Slots, &a.Slots)
+		r.sheets, r.loads = append(r.sheets, &a.Forecast), append(r.loads, a.Besides())
+	})
 	r.Sheet.Set(r.forecasts, r.sheets, r.loads)
 }
 
@@ -214,9 +210,9 @@ func (r *Room) Quote(t *Task, waiting int) (all []bus.ModelQuote, no *bus.Result
 	q.Task.Most = t.Cap()
 	x := admission.NewSurvey(&t.Bid, r.cfg.Fee, false)
 	r.Plan.Ask(&q, &r.From, r.prices)
-	r.Sheet.Ask(r.forecasts, r.turn.Nano(), &t.Asks, x.May, func(o *estimate.Offer) {
-		r.Plan.Offer(&q, o, r.Agents[o.Agent].Reg().Model)
-	})
+	model := func(k int32) string { return r.Agents[k].Reg().Model }
+	r.Sheet.Ask(r.forecasts, r.turn.Nano(), &t.Asks, x.May,
+		func(o *estimate.Offer) { r.Plan.Offer(&q, o, model) })
 	if no = x.OutOfReach(r.turn, t.Msg); no != nil {
 		return nil, no
 	}

@@ -38,13 +38,17 @@ func (p *Plan) Ask(q *Inquiry, from *estimate.Snapshot, prices Prices) {
 }
 
 // Offer takes of the agents of each model the seat that is worth most on the usual terms.
-func (p *Plan) Offer(q *Inquiry, o *estimate.Offer, model string) {
-	x, ok := p.Quote(q, o)
+func (p *Plan) Offer(q *Inquiry, o *estimate.Offer, model func(agent int32) string) {
+	if x := &p.last; x.Estimate == o.Estimate && x.Offer.TTFT == o.TTFT && x.Half == o.Half &&
+		q.Waiting == 0 && p.idle(x.Agent) && p.idle(o.Agent) {
+		return // it is the same as the one asked for last
+	}
+	x, ok := p.quote(q, o)
 	if !ok {
 		return
 	}
-	x.Model = model
-	i := slices.IndexFunc(p.quotes, func(y Quote) bool { return y.Model == model })
+	x.Model = model(o.Agent)
+	i := slices.IndexFunc(p.quotes, func(y Quote) bool { return y.Model == x.Model })
 	if i < 0 {
 		p.quotes = append(p.quotes, x)
 		return
@@ -64,13 +68,9 @@ func (p *Plan) Quotes(most int) []Quote {
 	return p.quotes[:min(len(p.quotes), most)]
 }
 
-// Quote takes of an agent the seat that is worth most on the usual terms; false: it has none, or the same as
-// the one asked for last. Those who wait take the sooner seats; who would come before them pays a slot price.
-func (p *Plan) Quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
-	if x := &p.last; x.Estimate == o.Estimate && x.Offer.TTFT == o.TTFT && x.Half == o.Half &&
-		q.Waiting == 0 && p.idle(x.Agent) && p.idle(o.Agent) {
-		return best, false
-	}
+// quote takes of an agent the seat that is worth most on the usual terms; false: it has none. Those who wait
+// take the sooner seats; who would come before them pays a slot price.
+func (p *Plan) quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
 	charge := q.Fee + cmp.Or(p.others.Without(q.Task.Client), &p.tolls).Of(o.Agent, stay(o.Estimate))
 	seats, prices := p.seats.one(p.from, int(o.Agent), q.Waiting+1), p.prices.Slots[o.Agent].Seats
 	if q.Waiting == 0 {

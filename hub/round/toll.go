@@ -30,10 +30,13 @@ func clocked(from *estimate.Snapshot) int64 { return max(0, from.Now/int64(time.
 func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
 	at := clocked(from)
 	t.slots, t.least, t.common = slices.Grow(t.slots[:0], len(from.Agents)), -1, 0
+	known, class, s := rates.At(at), int32(-1), slot{}
 	for i := range from.Agents {
 		a := &from.Agents[i]
-		s := slot{rates.Of(a.ID, at).PriceAt(at), market.WholeService(from.Classes[a.Class].Own),
-			max(0, min(a.Running, market.MaxSlots))}
+		if a.Class != class {
+			class, s.service = a.Class, market.WholeService(from.Classes[a.Class].Own)
+		}
+		s.second, s.running = known[a.ID].PriceAt(at), max(0, min(a.Running, market.MaxSlots))
 		t.slots = append(t.slots, s)
 		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
 			t.least, t.common = i, c
