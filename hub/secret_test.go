@@ -8,8 +8,9 @@ import (
 	"souk/market"
 )
 
-// How soon a first token would come, as one client is quoted it, does not tell how much of another's prompt
-// an agent holds: the same is said beside a prompt that it has and beside one that it has not.
+// How soon a first token would come, as one client is quoted it, and when a text of its own is held that an
+// agent was sent, do not tell how much of another's prompt that holds: the same is said beside a prompt that
+// it has and beside one that it has not.
 func TestAQuoteTellsNothingOfAnothersCache(t *testing.T) {
 	text := func(hash uint64) func(*bus.Task) {
 		return func(m *bus.Task) {
@@ -19,13 +20,16 @@ func TestAQuoteTellsNothingOfAnothersCache(t *testing.T) {
 	}
 	quotes := func(hash uint64) (all []bus.ModelQuote) {
 		h := newHouse(t, nil)
+		h.prepaid["eve"] = 100 * market.Credit
 		h.join("a-1", "llama", 8, 0.9, card(4, 1, 4))
 		h.must(h.step(h.task("ann", "first", text(1))))
 		h.serve(h.take("ann", "first"), market.Usage{Prompt: 4000, Output: 50})
 		h.pass(time.Second)
 		h.must(h.step(h.task("ann", "next", text(hash))))
 		d := h.take("ann", "next")
-		for range 20 {
+		h.must(h.step(h.task("eve", "own", text(3)))) // of which she is quoted when it is held
+		h.take("eve", "own")
+		for range 60 {
 			q := h.n.Quote(h.now, h.task("eve", "", text(3)))
 			if len(q.Models) != 1 {
 				t.Fatalf("%+v", q)

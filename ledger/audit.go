@@ -239,7 +239,7 @@ func (a *Audit) resume(round *roundHead) {
 	h := &a.book.head
 	switch r := &a.rec; {
 	case round != nil && round.number > h.Round:
-		h.Round, h.Hash, h.Awards, h.Held = round.number, round.hash, round.awards, 0
+		h.Round, h.Hash, h.Awards, h.Held = round.number, round.next(r.Salt), round.awards, 0
 	case r.Hold != nil && r.Hold.Round == h.Round && r.Hold.Slot == h.Held && h.Held < h.Awards:
 		h.Held++
 	}

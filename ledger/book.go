@@ -229,8 +229,7 @@ func (b *Book) Journal() Open {
 // Last returns the last frame's sequence, epoch and time; zeros before the first.
 func (b *Book) Last() (seq uint64, epoch, time int64) { return b.head.Seq, b.head.Epoch, b.head.Time }
 
-// LastRound returns the number and hash of the last round; zeros before the first. The next round's
-// Prev is that hash.
+// LastRound returns the last round's number, and what the next one names as Prev; zeros before the first.
 func (b *Book) LastRound() (uint64, [32]byte) { return b.head.Round, b.head.Hash }
 
 // Balance returns what is in an account.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 
@@ -216,7 +217,7 @@ func (d *decoder) heads(rounds []raw) []roundHead {
 	heads := make([]roundHead, len(rounds))
 	for i, lazy := range rounds {
 		h := &heads[i]
-		h.hash = RoundHash(lazy.round)
+		h.hash = sha256.Sum256(lazy.round)
 		in := decode(lazy.round)
 		in.Byte()  // version
 		in.Sized() // domain

@@ -57,7 +57,7 @@ type class struct {
 	Tariff  market.Tariff
 	Past    []market.ClassUse // of the last epochs that were cleared, the newest last
 	Use     market.ClassUse   // as the last seal said
-	// for the next epoch: hash of the last round when the class's last record was made
+	// for the next epoch: of the last round when the class's last record was made
 	Prev [32]byte
 }
 

@@ -272,7 +272,7 @@ func rechain(frames []Frame) {
 					r.Round.Round.Prev = now
 				}
 				// What the hash was before the fraud is what the next one names.
-				now = r.Round.Round.Hash()
+				now = (&roundHead{hash: r.Round.Round.Hash()}).next(r.Salt)
 				old = next(frames[i:], j+1)
 			case r.Epoch != nil:
 				e := &r.Epoch.Epoch

@@ -121,7 +121,7 @@ func TestTwoRoundsOfOneFrame(t *testing.T) {
 	d.must(NewAccept("h", 1, "ann", market.Credit, d.nextSalt()))
 	first := d.oneRound(1, market.Task{ID: "ann/t1", Client: "ann"})
 	r := first[0].Round.Round
-	r.Number, r.Prev = r.Number+1, r.Hash()
+	r.Number, r.Prev = r.Number+1, (&roundHead{hash: r.Hash()}).next(first[0].Salt)
 	r.Tasks = []market.Task{{ID: "ann/t2", Client: "ann"}}
 	o := clearRound(t, r)
 	d.must(append(first, NewRound("h", r, o, d.nextSalt()),

@@ -124,14 +124,15 @@ func (b *Book) applyOpen(r *Record) error {
 func (b *Book) applyRound(r *Record, rh *roundHead) error {
 	h := &b.head
 	if rh == nil {
+		b.scratch = r.Round.Round.AppendCanonical(b.scratch[:0])
 		rh = &roundHead{number: r.Round.Round.Number, prev: r.Round.Round.Prev,
-			awards: len(r.Round.Outcome.Awards), taught: r.Round}
+			hash: sha256.Sum256(b.scratch), awards: len(r.Round.Outcome.Awards), taught: r.Round}
 	}
 	switch {
 	case r.ID != RoundID(h.Journal, rh.number):
 		return broken(ErrIllegal, "I10", r.ID, "id "+RoundID(h.Journal, rh.number), "%q", clip(r.ID))
 	case rh.number <= h.Round && rh.number > 0:
-		if rh.number == h.Round && b.hashOf(r, rh) == h.Hash {
+		if rh.number == h.Round && rh.next(r.Salt) == h.Hash {
 			return ErrRepeat
 		}
 		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("round %d next", h.Round+1), "round %d once more",
@@ -142,7 +143,7 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d rounds", uint64(maxRound)), "round %d",
 			rh.number)
 	case rh.prev != h.Hash:
-		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("hash %x of the round before", h.Hash), "%x",
+		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("salt and hash %x of the round before", h.Hash), "%x",
 			rh.prev)
 	case rh.awards > maxSlots:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d awards", maxSlots), "%d", rh.awards)
@@ -153,20 +154,16 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	h.Round, h.Hash, h.Awards, h.Held = rh.number, b.hashOf(r, rh), rh.awards, 0
+	h.Round, h.Hash, h.Awards, h.Held = rh.number, rh.next(r.Salt), rh.awards, 0
 	if rh.taught != nil {
 		b.taught = append(b.taught, rh.taught)
 	}
 	return nil
 }
 
-func (b *Book) hashOf(r *Record, rh *roundHead) [32]byte {
-	if r.Round != nil {
-		b.scratch = r.Round.Round.AppendCanonical(b.scratch[:0])
-		return RoundHash(b.scratch)
-	}
-	return rh.hash
+// next returns what the next round names as Prev: the salt of this one's record, by which lots fall, and half
+// of its hash.
+func (rh *roundHead) next(salt [16]byte) (prev [32]byte) {
+	copy(prev[copy(prev[:], salt[:]):], rh.hash[:])
+	return prev
 }
-
-// RoundHash is the hash that the next round names as Prev: SHA-256 over the round's canonical bytes.
-func RoundHash(canonical []byte) [32]byte { return sha256.Sum256(canonical) }

@@ -32,7 +32,7 @@
 //	toll      <= 0: what the slot costs others, by rounds before this one, - the flat fee; it reads no bid
 //	weight    value - cost + toll: the round maximises their sum
 //	premium   slot price - toll, without the part of it that the client's own tasks bear: what the client
-//	          owes beside the cost as quoted
+//	          owes beside the cost, fixed when the round is cleared
 //
 // The slot price of a seat is what one more slot there would add to the plan. It is the least price that
 // supports the best plan (Leonard 1983; Demange, Gale, Sotomayor 1986) and equals the externality W(C\{j}) -
@@ -56,15 +56,10 @@
 // knows: a client that knows its output length better than the predictor can gain by it
 // (TestPrivateLengthPaysUnderMeteredOnly). That is the price of billing what people see.
 //
-// The premium settles by one function, too (SettlePremium). Who leaves a slot sooner than was expected keeps
-// others from it for less time, so under metered it is paid in proportion to the cost, at most what the hold
-// has left: a task is as dear beside its card as it was quoted. Where quotes are unbiased that is, on the
-// mean, what the round asked for. An answer longer than quoted may come to more than its value, as by cost.
-//
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
 // another; under "client", the default, its tasks are priced together and it cannot. What they cost the
 // others is split over its seats by their slot prices, and it pays the part of those in which its tasks
-// begin.
+// begin: where equals could have had the others, a lot moves that part.
 //
 // # Waiting
 //
@@ -76,8 +71,8 @@
 // Of plans of equal weight that serve as many, the one is taken in which the most tasks begin, so nobody
 // waits beside a free slot that is as good to it; then the one in which those with the smaller turns begin
 // (Task.Turn), by which a hub lets those go first that waited longest, and after them the clients that had
-// half more than the mean of the slots of late; then the round's seed decides. Money decides among equals
-// nowhere.
+// half more than the mean of the slots of late; then a lot decides, drawn by the salt of the round before and
+// by no forecast in it. Money decides among equals nowhere.
 //
 // Who begins pays what the others lose by that, whether they are left out or wait longer. Who waits pays
 // nothing yet. Within a round no client gains by stating terms that are not its own, of one task or of all
@@ -168,7 +163,7 @@
 //     come when it says. Of what tolls are made of, its word are how long tasks keep slots and prompts take,
 //     how many run at an agent, and so at which that is not named everybody would pay least, whether a slot
 //     stays free, what of seats to come is lost, and the time, by which prices wane
-//   - collusion: clients who agree on bids, or with agents' owners, who may count too few tokens
+//   - collusion: clients who agree on their bids, and clients with agents' owners
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round; under several names each is priced by itself, and each has a share and turns of its own
 //   - the choice of a hub: quotes and prices of hubs are compared by the client, not cleared together

@@ -120,7 +120,7 @@ var forgers = []struct {
 		f.again(func(r *Round) { pick(f, r.Tasks, func(x *Task) { x.Turn = f.IntN(12) }) })
 	}},
 	{"awards: those of another seed", func(f *forgery) {
-		f.again(func(r *Round) { r.Prev[f.IntN(32)]++ })
+		f.again(func(r *Round) { r.Prev[f.IntN(lotBytes)]++ })
 	}},
 	{"seats to come: one is left out", func(f *forgery) {
 		f.o.Planned = drop(f, f.o.Planned)

@@ -109,7 +109,7 @@ type Edge struct {
 type Round struct {
 	Domain string
 	Number uint64   // counts from 1 within a journal
-	Prev   [32]byte // hash of the journal's previous round; zero for the first
+	Prev   [32]byte // salt and half a hash of the journal's previous round; zero for the first
 	Rule   Rule
 	Fee    Credits // flat fee >= 0, part of every award's toll
 	Tasks  []Task

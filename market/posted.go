@@ -273,7 +273,7 @@ func (p *line) seatAt(agent, at int, seats []int32) (int, error) {
 
 // postedSeed depends on no bid: else a client could search for a bid that puts it first.
 func (r *Round) postedSeed() [32]byte {
-	buf := append([]byte("souk posted 1\n"), r.Prev[:]...)
+	buf := append([]byte("souk posted 1\n"), r.Prev[:lotBytes]...)
 	buf = binary.BigEndian.AppendUint64(buf, r.Number)
 	return sha256.Sum256(append(buf, r.Domain...))
 }

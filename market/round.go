@@ -305,5 +305,5 @@ func clip(s string) string {
 	return s
 }
 
-// Hash names the round: SHA-256 over its canonical bytes. The next round carries it as Prev.
+// Hash names the round: SHA-256 over its canonical bytes. The next round carries half of it in Prev.
 func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }

@@ -53,7 +53,7 @@ type Sealed struct {
 type Epoch struct {
 	Class  string
 	Number uint64
-	// hash of the journal's last round before the first seal: breaks ties, by what no ask enters
+	// of the journal's last round before the first seal, as of [Round]: breaks ties, by what no ask enters
 	Prev    [32]byte
 	Ceiling Credits // R: higher asks are dropped; it is the tariff where no owner lost
 	Winners int     // m, fixed from earlier epochs (NextWinners); 0: all
@@ -143,7 +143,7 @@ func (e Epoch) bids() []bid {
 		if left[owner] > 0 || amount > e.Ceiling || slices.Contains(e.Lost, owner) {
 			continue
 		}
-		key := append([]byte("souk tariff tie 1\n"), e.Prev[:]...)
+		key := append([]byte("souk tariff tie 1\n"), e.Prev[:lotBytes]...)
 		key = binary.BigEndian.AppendUint64(key, e.Number)
 		key = append(append(key, e.Class...), 0)
 		out = append(out, bid{owner, amount, sha256.Sum256(append(key, owner...))})
@@ -289,13 +289,4 @@ func Settle(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credi
 		}
 	}
 	return max(0, min(cost, costCap))
-}
-
-// SettlePremium returns what is due beside the cost. A premium is for a slot for as long as an answer takes,
-// so under metered it follows the cost, all but the flat fee. left is what the hold has beside the cost.
-func SettlePremium(rule string, premium, fee, quoted, cost, left Credits) Credits {
-	if rule == SettleQuoted || quoted <= 0 {
-		return premium
-	}
-	return min(fee+Part(premium-fee, int64(cost), int64(quoted)), left)
 }

@@ -47,10 +47,13 @@ func (p *preference) of(t *Task, later bool, hash uint64) uint64 {
 	return x << (64 - p.width)
 }
 
+// lotBytes are the first of Prev, by which lots fall. The others are a hash of what the round before says of
+// others' prompts, cached parts among it: a guess of that could be tried on a lot that fell.
+const lotBytes = 16
+
 // tieKeys derives the tie-break's hash of (task, agent, seat) from the round itself, so that no client can
-// choose among plans of equal welfare: the seed is a hash of Prev and of every input. A hub can, as it may
-// try one count of [Pruned] after the other. Keys of tasks and of seats are mixed by a product of 128 bits,
-// since a sum f(task) + g(seat) would be the same for every plan.
+// choose among plans of equal welfare: the seed is a hash of every input and the lot, which a hub draws. Keys
+// of tasks and of seats are mixed by a product of 128 bits: sums f(task) + g(seat) are the same for all.
 type tieKeys struct {
 	r          *Round
 	prefer     preference
@@ -62,8 +65,9 @@ type tieKeys struct {
 var canonicals = sync.Pool{New: func() any { return new([]byte) }}
 
 func (r *Round) tieKeys(seats []seat) tieKeys {
-	written := canonicals.Get().(*[]byte)
-	*written = r.AppendCanonical(append((*written)[:0], "souk tie-break 1\n"...))
+	written, drawn := canonicals.Get().(*[]byte), *r
+	clear(drawn.Prev[lotBytes:])
+	*written = drawn.AppendCanonical(append((*written)[:0], "souk tie-break 1\n"...))
 	seed := sha256.Sum256(*written)
 	canonicals.Put(written)
 	buf := make([]byte, 0, len(seed)+3+MaxID)

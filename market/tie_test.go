@@ -1,9 +1,11 @@
 package market
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"souk/market/flow"
 )
@@ -40,6 +42,46 @@ func TestTiesAgainstBruteForce(t *testing.T) {
 	}
 	if ties == 0 {
 		t.Error("no ties: the test sees nothing")
+	}
+}
+
+// Who of equals is served falls by the salt of the round before, and not by what that round says: of what
+// others were expected to find cached nobody learns by a lot.
+func TestLotsTellNothingOfEarlierRounds(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 61))
+	lots := 0
+	for n := range times(2000) {
+		r := randomRound(rng, 5, 3, 2)
+		if n%10 == 9 {
+			r = postedRound(rng, 5, 3, 2)
+		}
+		outcome := func() string {
+			whole, said := r, ""
+			if r.Rule.Pricing != PricingPosted {
+				k, err := new(Cutter).Cut(&whole, make([]time.Duration, len(r.Edges)), FullShare, 0, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said = fmt.Sprint(k.Tasks, k.At)
+			}
+			o, err := Clear(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprintf("%s %+v", said, o)
+		}
+		before := outcome()
+		r.Prev[lotBytes+rng.IntN(len(r.Prev)-lotBytes)]++
+		if after := outcome(); after != before {
+			t.Fatalf("seed %d, round %d: after a round that says something else\n%s\nis\n%s", seed, n, before, after)
+		}
+		if r.Prev[rng.IntN(lotBytes)]++; outcome() != before {
+			lots++
+		}
+	}
+	if lots == 0 {
+		t.Error("no lots: the test sees nothing")
 	}
 }
 

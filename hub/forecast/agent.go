@@ -239,7 +239,7 @@ func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold,
 	f.Load = in
 	x.work, x.line = a.computes(f.Counted-f.Cached, f.Cached)
 	x.said = a.Forecast(*f)
-	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.TTFT.Nanoseconds())
+	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.First.Nanoseconds())
 	return x.work, x.said.TTFT
 }
 
