@@ -14,6 +14,9 @@ import (
 
 func words(n int) Chunk { return Chunk{Text: strings.Repeat("w", n), Count: n, Events: n} }
 
+// premiumed adds to a cost what is due beside it of the premium of [bustest.Dispatch], 9 and a fee of 2.
+func premiumed(cost market.Credits) market.Credits { return cost + 9*cost/60_000 + 2 }
+
 // A served task: what is relayed, what it costs, and that client and hub hear the same.
 func TestRunServed(t *testing.T) {
 	r := NewRun(dispatch("h"), "a1", "tiny", 16)
@@ -37,7 +40,7 @@ func TestRunServed(t *testing.T) {
 		t.Errorf("cost %d and %d, want %d", e.Completion.Cost, e.Result.Cost, want)
 	}
 	res := e.Result
-	if res.Code != "" || res.Chunks != 2 || res.Finish != "stop" || res.Paid() != res.Cost+11 ||
+	if res.Code != "" || res.Chunks != 2 || res.Finish != "stop" || res.Paid() != premiumed(res.Cost) ||
 		res.Fee != 2 || res.Toll != -2 || res.SlotPrice != 9 ||
 		res.TTFTUS != 3000 || res.Text != "" || res.Hub != "math" ||
 		!reflect.DeepEqual(*res.Receipt, bus.Receipt{ID: "h", Journal: "math", Round: 3, Epoch: 5}) {
@@ -177,7 +180,7 @@ func TestRunEndings(t *testing.T) {
 		client  bus.Code
 		cost    market.Credits
 	}{
-		{"cancelled: metered so far, and the premium", ErrCancelled, bus.OutcomeCancelled, bus.CodeCancelled,
+		{"cancelled: metered so far, and that much of the premium", ErrCancelled, bus.OutcomeCancelled, bus.CodeCancelled,
 			bus.CodeCancelled, 50*1000 + 2*4000},
 		{"out of time", ErrTimeout, bus.OutcomeFailed, bus.CodeTimeout, bus.CodeTimeout, 0},
 		{"shut down", ErrDrained, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
@@ -200,7 +203,7 @@ func TestRunEndings(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 			if paid := e.Result.Paid(); c.outcome == bus.OutcomeFailed && paid != 0 ||
-				c.outcome != bus.OutcomeFailed && paid != c.cost+11 {
+				c.outcome != bus.OutcomeFailed && paid != premiumed(c.cost) {
 				t.Errorf("paid %d", paid)
 			}
 			if e.Result.Message == "" || e.Result.Chunks != 1 ||
@@ -235,7 +238,7 @@ func TestRunEndings(t *testing.T) {
 			e := r.End(Answer{Unmetered: true}, err)
 			if c := e.Completion; c.Usage != (market.Usage{Prompt: 60, Cached: 32}) ||
 				c.Outcome != bus.OutcomeCancelled || c.Cost != 28*1000+32*100 || c.Relayed != 0 ||
-				c.NoCacheReport || !c.Unmetered || e.Result.Paid() != c.Cost+11 {
+				c.NoCacheReport || !c.Unmetered || e.Result.Paid() != premiumed(c.Cost) {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -273,7 +276,7 @@ func TestRunEndings(t *testing.T) {
 	})
 	t.Run("quoted: a task costs its quote, as the hub will have it", func(t *testing.T) {
 		d := dispatch("h")
-		d.Settle, d.CostCap = market.SettleQuoted, 310
+		d.Settle, d.Quoted, d.CostCap = market.SettleQuoted, 300, 310
 		r := NewRun(d, "a1", "tiny", 16)
 		if _, err := r.Take(words(100)); err != nil {
 			t.Errorf("cut by a cap that a quote cannot reach: %v", err)

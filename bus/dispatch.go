@@ -64,7 +64,7 @@ type DispatchReply struct {
 // Completion outcomes.
 const (
 	OutcomeDone      = "done"      // served to its end
-	OutcomeCancelled = "cancelled" // by the client: metered so far and premium are due
+	OutcomeCancelled = "cancelled" // by the client: what was served until then is due
 	OutcomeFailed    = "failed"    // by the agent or its engine: nothing is due
 )
 

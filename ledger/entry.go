@@ -40,7 +40,7 @@ func (b *Book) NewHold(id string, h *Hold, salt [16]byte) Record {
 		Legs: holdLegs(make([]Leg, 0, 2), n.avail, n.held, h)}
 }
 
-// NewCapture ends hold h in payment: c.Cost to the agent, the premium less the fee to surplus, the fee
+// NewCapture ends hold h in payment: c.Cost to the agent, [Hold.Due] less the fee to surplus, the fee
 // to fee, the rest back to the client. c.Hold is filled in.
 func NewCapture(journal string, h Hold, c Capture, salt [16]byte) Record {
 	c.Hold = HoldID(journal, h.Round, h.Slot)
@@ -132,9 +132,10 @@ func voidLegs(dst []Leg, avail, held string, h *Hold) []Leg {
 func captureLegs(dst []Leg, avail, held, payable string, h *Hold, c *Capture) []Leg {
 	dst = leg(dst, held, -h.Amount)
 	dst = leg(dst, payable, c.Cost)
-	dst = leg(dst, Surplus, h.Premium-h.Fee)
+	due := h.Due(c)
+	dst = leg(dst, Surplus, due-h.Fee)
 	dst = leg(dst, Fee, h.Fee)
-	return leg(dst, avail, h.Amount-c.Cost-h.Premium)
+	return leg(dst, avail, h.Amount-c.Cost-due)
 }
 
 // transferLegs returns the payer's and the receiver's leg of a transfer, the payer first.

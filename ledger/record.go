@@ -89,7 +89,7 @@ type Hold struct {
 	Slot      int            // index of the award in its round
 	Kind      string         // dispatch kind
 	Amount    market.Credits // premium + worst case, at most max_price
-	Premium   market.Credits // slot price - toll: what is due beside the cost
+	Premium   market.Credits // slot price - toll: what is due beside the cost as quoted
 	Fee       market.Credits // part of Premium that is the flat fee
 	Quoted    market.Credits // cost as quoted
 	Tariff    market.Credits // part of Quoted: due to the agent beside the metered cost
@@ -112,7 +112,7 @@ type Hold struct {
 	Asserted int `json:",omitempty"`
 }
 
-// Capture ends a hold in payment: Cost to the agent, Premium - Fee to surplus, Fee to fee, the rest back.
+// Capture ends a hold in payment: Cost to the agent, [Hold.Due] - Fee to surplus, Fee to fee, the rest back.
 type Capture struct {
 	Hold          string
 	Outcome       string // bus.OutcomeDone or OutcomeCancelled

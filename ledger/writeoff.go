@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 
 	"souk/bus/tip"
@@ -51,20 +50,13 @@ func (b *Book) writeOff(hub string) (WriteOff, []Leg) {
 	for _, c := range clients {
 		back := b.Allotted(c, hub) - b.Spent(c, hub)
 		if want > has {
-			back = share(back, has, want)
+			back = market.Part(back, int64(has), int64(want))
 		}
 		w.Back += back
 		legs = leg(legs, Prepaid(c), back)
 	}
 	w.Lost = has - w.Back
 	return w, leg(legs, Lost(hub), w.Lost)
-}
-
-// share is amount times part of all, rounded down; part is at most all.
-func share(amount, part, all market.Credits) market.Credits {
-	hi, lo := bits.Mul64(uint64(amount), uint64(part))
-	n, _ := bits.Div64(hi, lo, uint64(all))
-	return market.Credits(n)
 }
 
 // clientsAt lists the clients of whose money a hub has some, sorted.

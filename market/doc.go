@@ -32,7 +32,7 @@
 //	toll      <= 0: what the slot costs others, by rounds before this one, - the flat fee; it reads no bid
 //	weight    value - cost + toll: the round maximises their sum
 //	premium   slot price - toll, without the part of it that the client's own tasks bear: what the client
-//	          owes beside the cost, fixed when the round is cleared
+//	          owes beside the cost as quoted
 //
 // The slot price of a seat is what one more slot there would add to the plan. It is the least price that
 // supports the best plan (Leonard 1983; Demange, Gale, Sotomayor 1986) and equals the externality W(C\{j}) -
@@ -55,6 +55,11 @@
 // the price card on real usage, and truth is best as long as the quote is unbiased given what the client
 // knows: a client that knows its output length better than the predictor can gain by it
 // (TestPrivateLengthPaysUnderMeteredOnly). That is the price of billing what people see.
+//
+// The premium settles by one function, too (SettlePremium). Who leaves a slot sooner than was expected keeps
+// others from it for less time, so under metered it is paid in proportion to the cost, at most what the hold
+// has left: a task is as dear beside its card as it was quoted. Where quotes are unbiased that is, on the
+// mean, what the round asked for. An answer longer than quoted may come to more than its value, as by cost.
 //
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
 // another; under "client", the default, its tasks are priced together and it cannot. What they cost the
@@ -163,7 +168,7 @@
 //     come when it says. Of what tolls are made of, its word are how long tasks keep slots and prompts take,
 //     how many run at an agent, and so at which that is not named everybody would pay least, whether a slot
 //     stays free, what of seats to come is lost, and the time, by which prices wane
-//   - collusion: clients who agree on their bids, and clients with agents' owners
+//   - collusion: clients who agree on bids, or with agents' owners, who may count too few tokens
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round; under several names each is priced by itself, and each has a share and turns of its own
 //   - the choice of a hub: quotes and prices of hubs are compared by the client, not cleared together

@@ -189,12 +189,7 @@ func (j *Judged) Second(waited time.Duration) Credits {
 	if j.terms.Doubles <= 0 || waited <= 0 {
 		return j.second
 	}
-	hi, lo := bits.Mul64(uint64(j.second), uint64(waited))
-	if hi >= uint64(j.terms.Doubles) {
-		return MaxCredits
-	}
-	more, _ := bits.Div64(hi, lo, uint64(j.terms.Doubles))
-	return Credits(min(uint64(j.second)+min(more, uint64(MaxCredits)), uint64(MaxCredits)))
+	return min(j.second+Part(j.second, int64(waited), int64(j.terms.Doubles)), MaxCredits)
 }
 
 // Lasts is after how much more waiting, beyond that so far, so much of a value is gone, at most

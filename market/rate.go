@@ -54,14 +54,17 @@ func (r Rate) Less(at int64, excess int) Credits {
 // waned is an amount so much time after it was learned: half of it after a second, and after each second more
 // half of the rest. So a day later nobody pays for what was wanted once.
 func waned(c Credits, since int64) Credits {
-	return part(c>>min(63, since/learns), learns, learns+since%learns)
+	return Part(c>>min(63, since/learns), learns, learns+since%learns)
 }
 
-// part is c * n / of, rounded down; n and of are not negative, and n is at most of.
-func part(c Credits, n, of int64) Credits {
+// Part is c * n / of, rounded down, at most [MaxCredits]; n and of are not negative.
+func Part(c Credits, n, of int64) Credits {
 	hi, lo := bits.Mul64(uint64(max(0, c)), uint64(n))
-	q, _ := bits.Div64(hi, lo, uint64(max(1, of)))
-	return Credits(q)
+	if of = max(1, of); hi >= uint64(of) {
+		return MaxCredits
+	}
+	q, _ := bits.Div64(hi, lo, uint64(of))
+	return Credits(min(q, uint64(MaxCredits)))
 }
 
 // towards moves a mean to x. The mean wanes as it does for whoever reads it, so a plan that wants nothing
@@ -132,11 +135,5 @@ func above(c, second Credits, of time.Duration) bool {
 
 // perSecond divides an amount by a time in seconds, at most [MaxWorth].
 func perSecond(c Credits, of time.Duration) Credits {
-	of = max(of, time.Millisecond)
-	hi, lo := bits.Mul64(uint64(max(0, c)), uint64(time.Second))
-	if hi >= uint64(of) {
-		return MaxWorth
-	}
-	q, _ := bits.Div64(hi, lo, uint64(of))
-	return Credits(min(q, uint64(MaxWorth)))
+	return min(Part(c, int64(time.Second), int64(max(of, time.Millisecond))), MaxWorth)
 }

@@ -290,3 +290,12 @@ func Settle(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credi
 	}
 	return max(0, min(cost, costCap))
 }
+
+// SettlePremium returns what is due beside the cost. A premium is for a slot for as long as an answer takes,
+// so under metered it follows the cost, all but the flat fee. left is what the hold has beside the cost.
+func SettlePremium(rule string, premium, fee, quoted, cost, left Credits) Credits {
+	if rule == SettleQuoted || quoted <= 0 {
+		return premium
+	}
+	return min(fee+Part(premium-fee, int64(cost), int64(quoted)), left)
+}

@@ -46,7 +46,7 @@ func (w *wants) of(r *Round) {
 // the seat that it leaves. A seat to come counts by share, of [FullShare].
 func (w *wants) has(r *Round, task, agent, seat int, own Credits, share uint32) {
 	if w.own[task] = max(0, own); r.Agents[agent].Seats[seat].Later {
-		w.own[task] = part(w.own[task], int64(share), FullShare)
+		w.own[task] = Part(w.own[task], int64(share), FullShare)
 		return
 	}
 	w.now[task] = int32(agent)

@@ -313,7 +313,7 @@ func TestServesATask(t *testing.T) {
 		}
 		c, last := o.done(), o.chunks[len(o.chunks)-1].Result
 		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Cost != last.Cost ||
-			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+11 {
+			last.Cost != 4*1000+16*100+3*4000 || last.Paid() != last.Cost+4 {
 			t.Errorf("%+v\n%+v", c, last)
 		}
 		if q := o.engine.asked[0]; q.ID != "h" || q.Model != "tiny" || q.MaxTokens != 100 ||

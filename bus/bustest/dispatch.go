@@ -19,7 +19,7 @@ func Dispatch(hold string) *bus.Dispatch {
 		Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Fence: 105, Boot: 7, Journal: "math", Round: 3,
 		Hold:  hold,
 		Model: "tiny", MaxTokens: 100, Price: Card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2,
-		Settle: market.SettleMetered, Quoted: 300, CostCap: market.Credit,
+		Settle: market.SettleMetered, Quoted: 60_000, CostCap: market.Credit,
 		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true,
 			Reply: bus.ReplyTo("ann", "t-"+hold), Body: []byte(`{"messages":[]}`),
 			Prompt: bus.Prompt{Tokens: 50}},

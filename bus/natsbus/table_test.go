@@ -21,6 +21,7 @@ func plain(t *testing.T, url, name string, creds natsauth.Source) *nats.Conn {
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix(bus.InboxOf(name)), nats.Timeout(bustest.Patience),
+		nats.SyncQueueLen(4096), // each subscription has room for 65,536 otherwise, and there are thousands
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // of each refusal
 		nats.UserJWT(func() (string, error) { return i.JWT(), nil }, i.Sign))
 	if err != nil {

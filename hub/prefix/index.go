@@ -88,8 +88,8 @@ func (h *holders) toSet(set int32) {
 	h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
 }
 
-// changedKept is the number of changes that are told apart: half a megabyte. A round of many makes thousands.
-const changedKept = 1 << 16
+// changedKept is the number of changes that are told apart: 32 KB.
+const changedKept = 1 << 12
 
 // Holder is an agent that is believed to hold the first so many of a prompt's prefixes, by its [Cache.Place].
 type Holder struct{ Place, Depth int32 }

@@ -110,7 +110,7 @@ func (s *Stats) Ended(h *ledger.Hold, how settle.Ending) {
 	}
 	s.Captured++
 	s.Cost += x.Cost
-	s.Premium += h.Premium
+	s.Premium += h.Due(x)
 	s.Fee += h.Fee
 	a.Model = h.Model
 	a.Tasks++
@@ -118,7 +118,7 @@ func (s *Stats) Ended(h *ledger.Hold, how settle.Ending) {
 	a.Usage.Cached += how.Account.Usage.Cached
 	a.Usage.Output += how.Account.Usage.Output
 	a.Cost += x.Cost
-	a.Premium += h.Premium
+	a.Premium += h.Due(x)
 	a.TTFTUS += how.Account.TTFTUS
 }
 

@@ -2,7 +2,6 @@ package round
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -111,12 +110,7 @@ func each(n, single int, show func(middle, size int)) {
 
 // times is d * n / of, at most [market.MaxIn]. None is negative, and of is not 0.
 func times(d time.Duration, n, of int) time.Duration {
-	hi, lo := bits.Mul64(uint64(d), uint64(n))
-	if hi >= uint64(of) {
-		return market.MaxIn
-	}
-	q, _ := bits.Div64(hi, lo, uint64(of))
-	return time.Duration(min(q, uint64(market.MaxIn)))
+	return min(time.Duration(market.Part(market.Credits(d), int64(n), int64(of))), market.MaxIn)
 }
 
 // add appends a seat to those of the agent at hand. One of the same time as the last is one with it.

@@ -57,7 +57,7 @@ func (s State) Stopped() string {
 func (r *Room) paid(h *Hold, c *ledger.Capture) *bus.Result {
 	x := r.result(h)
 	x.Finish, x.Usage, x.Unmetered, x.TTFTUS = c.Finish, c.Usage, c.Unmetered, c.TTFTUS
-	x.Cost, x.Premium, x.Fee = c.Cost, h.Rec.Premium, h.Rec.Fee
+	x.Cost, x.Premium, x.Fee = c.Cost, h.Rec.Due(c), h.Rec.Fee
 	if c.Outcome == bus.OutcomeCancelled {
 		x.Code, x.Message = bus.CodeCancelled, "cancelled: what was served until then is paid"
 	}

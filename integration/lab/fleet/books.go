@@ -90,10 +90,10 @@ func (a *Account) take(held map[string]*ledger.Hold, r *ledger.Record) {
 		s := a.of(h.Client, h.Task)
 		s.open--
 		s.captures++
-		s.paid += r.Capture.Cost + h.Premium
+		s.paid += r.Capture.Cost + h.Due(r.Capture)
 		s.receipt = r.Capture.Hold
 		a.Open--
-		a.Paid += r.Capture.Cost + h.Premium
+		a.Paid += r.Capture.Cost + h.Due(r.Capture)
 	case ledger.KindVoid:
 		h := held[r.Void.Hold]
 		a.of(h.Client, h.Task).open--

@@ -33,7 +33,7 @@ func TestWhatIsNeverSeenIsLate(t *testing.T) {
 		want time.Duration
 	}{
 		"seen":  {[]float64{7.5}, 7500 * time.Millisecond},
-		"never": {nil, kneeWatched},
+		"never": {nil, kneeSeen},
 	} {
 		if got := detected([]Row{{Seen: c.seen}}); got != c.want {
 			t.Errorf("%s: after %v, want %v", name, got, c.want)

@@ -56,13 +56,14 @@ func billSeed(t *testing.T) uint64 {
 // Two clients without terms, with 40 callers and 2, share eight slots: what they did not agree to is near
 // the card, and the small one waits no longer than the large one. The small one goes before the 34 that
 // wait, and pays what that costs them, so its bill is 1 plus a second's part of the card for each second
-// that they wait: on mtrag 1.38 to 1.39. On rag they wait 8.5 s, most of a prompt is cached, and it is 2.4
-// to 2.5. A short task delays those who wait by as much as a usual one, and pays for that: so the dearest
-// is at 3.3 to 3.9 times its card on mtrag, and where its prompt is cached at 7.7 to 8.6 on rag (seeds 1 to
-// 3). Two were wanted.
+// that they wait: on mtrag 1.34 to 1.36. On rag they wait 8.5 s, nothing of a prompt is cached, and it is
+// 2.1 to 2.4. A premium follows what an answer turns out to cost, so no task is dearer beside its card than
+// it was quoted: 1.57 to 1.61 times on mtrag, 3.2 to 3.7 on rag (seeds 1 to 3). While a premium was as
+// quoted however short the answer was, tasks with 8 tokens of the 130 that were expected paid 3.4 to 3.6
+// times their card on mtrag. Of seeds 1 to 42 one task, of seed 4, is above twice its card: 2.3 times.
 func TestBillsOfTwoWithoutTerms(t *testing.T) {
 	seed := billSeed(t)
-	for trace, most := range map[string]billed{"mtrag": {bill: 1.5, dearest: 4.5},
+	for trace, most := range map[string]billed{"mtrag": {bill: 1.5, dearest: 2},
 		"rag": {bill: 2.7, dearest: 10}} {
 		if testing.Short() && trace != "mtrag" {
 			continue

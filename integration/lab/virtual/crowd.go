@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"souk/agentd/vllmsim"
@@ -149,7 +150,7 @@ func (l load) setting(engines int) (Setting, error) {
 		}
 		return s, err
 	}
-	ds, err := replay.BundledSet(cmp.Or(l.file, "mtrag.jsonl.gz"))
+	scripts, err := scriptsOf(spoken{l.file, l.shared, l.passages})
 	if err != nil {
 		return Setting{}, err
 	}
@@ -166,21 +167,39 @@ func (l load) setting(engines int) (Setting, error) {
 			arrive[i] = arrive[i] * 2 / time.Duration(engines)
 		}
 	}
-	if own := slices.Clone(ds); l.file == "" {
-		for i := range ds {
-			first := i
-			if l.shared {
-				first = 0
-			}
-			ds[i].System = passages(own, first, l.passages)
-		}
-	}
-	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
+	return Setting{Engines: engines, Scripts: slices.Clone(scripts),
 		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Arrive: arrive,
 		Say: l.say,
 		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
 			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
 		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
+}
+
+// spoken says of which dialogues scripts are, as [load] has it.
+type spoken struct {
+	file     string
+	shared   bool
+	passages int
+}
+
+// made holds the scripts of each, which nobody changes: many plays are of the same.
+var made sync.Map
+
+func scriptsOf(x spoken) ([]*Script, error) {
+	once, _ := made.LoadOrStore(x, sync.OnceValues(func() ([]*Script, error) {
+		ds, err := replay.BundledSet(cmp.Or(x.file, "mtrag.jsonl.gz"))
+		if own := slices.Clone(ds); x.file == "" {
+			for i := range ds {
+				first := i
+				if x.shared {
+					first = 0
+				}
+				ds[i].System = passages(own, first, x.passages)
+			}
+		}
+		return NewScripts(ds, x.shared, blockSize), err
+	}))
+	return once.(func() ([]*Script, error))()
 }
 
 // questions makes a script of each question of which answers were recorded by model.
