@@ -38,7 +38,7 @@ func (h *house) captures(client string) (paid map[string]market.Credits, holds i
 					holds++
 				case r.Capture != nil && open[r.Capture.Hold] != nil:
 					hold := open[r.Capture.Hold]
-					paid[hold.Task] += r.Capture.Cost + hold.Premium
+					paid[hold.Task] += r.Capture.Cost + hold.Due(r.Capture)
 				}
 			}
 			return nil

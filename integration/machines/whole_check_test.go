@@ -60,7 +60,11 @@ func (w *whole) check(total market.Credits) {
 					x := holds[id]
 					p := entry(by, x.Client+"/"+x.Task)
 					p.captures = append(p.captures, id)
-					p.paid += r.Capture.Cost + x.Premium
+					for _, l := range r.Legs { // what leaves the client, whatever the rule is
+						if l.Account == ledger.Held(x.Client) || l.Account == ledger.Avail(x.Client) {
+							p.paid -= l.Amount
+						}
+					}
 					p.outcome = r.Capture.Outcome
 				case r.Void != nil:
 					x := holds[r.Void.Hold]
