@@ -128,7 +128,10 @@ func TestBookAgainstTheOracle(t *testing.T) {
 					h := Hold{Client: c, Task: fmt.Sprint("t", n, "-", slot), Agent: "a", Round: n + 1,
 						Slot: slot, Kind: "task",
 						Amount:  premium + market.Credits(rapid.Int64Range(0, 60).Draw(t, "worst")),
-						Premium: premium, Fee: premium / 3, Settle: market.SettleQuoted}
+						Premium: premium, Fee: premium / 3,
+						Quoted: market.Credits(rapid.Int64Range(0, 60).Draw(t, "quoted")),
+						Settle: rapid.SampledFrom([]string{market.SettleMetered,
+							market.SettleQuoted}).Draw(t, "settle")}
 					need[c] += h.Amount
 					records = append(records, NewHold("h", h, salt))
 					holds[HoldID("h", h.Round, h.Slot)] = h
@@ -188,9 +191,13 @@ func TestBookAgainstTheOracle(t *testing.T) {
 				if r.Kind == KindVoid {
 					p.avail[h.Client] += h.Amount
 				} else {
-					p.avail[h.Client] += h.Amount - cost - h.Premium
+					due := h.Premium
+					if h.Settle == market.SettleMetered && h.Quoted > 0 {
+						due = min(h.Fee+(h.Premium-h.Fee)*cost/h.Quoted, h.Amount-cost)
+					}
+					p.avail[h.Client] += h.Amount - cost - due
 					p.payable["a"] += cost
-					p.surplus += h.Premium - h.Fee
+					p.surplus += due - h.Fee
 					p.fee += h.Fee
 				}
 			},

@@ -28,6 +28,7 @@ type house struct {
 	largest   int      // slots that one has, and that are free elsewhere
 	elsewhere bool     // another agent would serve any task
 	said      []string // what became of tasks, in words
+	done      *bus.Result
 }
 
 func (h *house) Agent(*Hold) Agent { return h.agent }
@@ -74,6 +75,7 @@ func (h *house) Ended(x *Hold, how Ending) {
 
 func (h *house) Done(x *Hold, r *bus.Result, tell bool) {
 	h.say(x, fmt.Sprintf("done %q: %s", r.Code, r.Message))
+	h.done = r
 }
 
 func (h *house) say(x *Hold, what string) { h.said = append(h.said, x.ID+" "+what) }
@@ -121,7 +123,9 @@ func newHouse(t testing.TB) *house {
 }
 
 // hold records a hold, of which nothing has happened yet.
-func (h *house) hold() *Hold {
+func (h *house) hold() *Hold { return h.holdOf(func(*ledger.Hold) {}) }
+
+func (h *house) holdOf(change func(*ledger.Hold)) *Hold {
 	x := &Hold{ID: ledger.HoldID("hub-math", uint64(len(h.holds)+1), 0), Task: &Task{Reply: "reply.ann.t"},
 		Msg:      &bus.Task{Client: "ann", ID: "t", Reply: "reply.ann.t", Body: []byte("{}")},
 		Deadline: h.turn.Now().Add(time.Minute), Sent: h.turn.Now(),
@@ -132,6 +136,7 @@ func (h *house) hold() *Hold {
 		Round: uint64(len(h.holds) + 1), Kind: bus.DispatchTask, Amount: 1000, Premium: 10, Fee: 10,
 		Quoted: 200, Price: market.Price{Miss: 1e6, Hit: 1e5, Out: 2e6}, Settle: market.SettleMetered,
 		Prompt: 100, Output: 10, MaxTokens: 50, Expires: x.Expires.UnixNano(), Boot: 1}
+	change(&x.Rec)
 	_, prev := h.turn.Book.LastRound()
 	round := market.Round{Domain: "math", Number: x.Rec.Round, Prev: prev, Rule: market.DefaultRule}
 	won := market.Outcome{Awards: []market.Award{{}}}
