@@ -88,9 +88,9 @@ func draw(r *rand.Rand, h *ledger.Hold) {
 	}
 }
 
-// An agent, its hub and the hub's book charge one sum for an answer, whatever the engine counts and however it
-// ends: cut, cancelled, unmetered, gone on elsewhere, at a bound of the price card, the premium, the quote and
-// the hold. It is within the hold, and the premium is as quoted where the cost is.
+// An agent, its hub and the hub's book charge one sum for an answer, whatever the engine counts and however
+// it ends: cut, cancelled, unmetered, gone on elsewhere, at a bound of the price card, the premium, the quote
+// and the hold. It is within the hold, and the premium is as quoted where the cost is.
 func TestAgentHubAndBookChargeOneSum(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -139,8 +139,8 @@ func TestAgentHubAndBookChargeOneSum(t *testing.T) {
 		seen[c.Finish]++
 	}
 	t.Log(seen)
-	for _, kind := range []string{bus.OutcomeDone, bus.OutcomeCancelled, bus.OutcomeFailed, "unused", "length",
-		"as quoted", "all that the hold has", "more: true", "more: false"} {
+	for _, kind := range []string{bus.OutcomeDone, bus.OutcomeCancelled, bus.OutcomeFailed, "unused",
+		"length", "as quoted", "all that the hold has", "more: true", "more: false"} {
 		if seen[kind] < 50 {
 			t.Errorf("%s: %d times, which proves little", kind, seen[kind])
 		}
