@@ -76,7 +76,8 @@ func (n *Node) Busy(agent string) bool { return n.fleet.Find(agent).Load(n.turn.
 // Ended has the class of an agent learn how long a task had a slot, and returns how long one is expected to.
 func (n *Node) Ended(agent string, after time.Duration) time.Duration {
 	s := n.fleet.Find(agent).Service()
-	s.Ended(0, after, 0)
+	s.Kept(after)
+	s.Ended(0, after)
 	return s.Mean()
 }
 

@@ -31,7 +31,7 @@ type Agent struct {
 	runs       []Run // in the order of their rounds: the hub's own count is the load
 	reg        bus.Registration
 
-	ended []Run // of which the class learns once what ran beside them has ended
+	ended []Run // of which the class learns what was their own once what ran beside them has ended
 	queue Queue // of the prompts of these
 
 	seq  uint64
@@ -146,12 +146,13 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 	}
 }
 
-// Kept records for how long a task that ends now was to keep its slot, and did. Its class learns that once
-// what ran beside it has ended: of a prompt in hand nobody is to learn how much of it was cached.
+// Kept records for how long a task that ends now was to keep its slot, and did. Its class learns that at
+// once, and its own part of it later: of a prompt in hand nobody is to learn how much of it was cached.
 func (a *Agent) Kept(client, task string, forecast, kept time.Duration) {
 	if i := a.find(client, task); i >= 0 {
 		x := a.runs[i]
 		x.forecast, x.kept = forecast, max(1, kept)
+		a.Service().Kept(x.kept)
 		a.ended = append(a.ended, x)
 	}
 }
@@ -162,14 +163,14 @@ func (a *Agent) End(client, task string) {
 		a.queue.Ended(a.runs[i].job, 0)
 		a.runs = slices.Delete(a.runs, i, i+1)
 	}
-	for len(a.ended) > 0 {
-		x := a.ended[0]
-		if len(a.ended) <= mostEnded && len(a.runs) > 0 && a.runs[0].Since.Before(x.Since.Add(x.kept)) {
-			return
+	a.ended = slices.DeleteFunc(a.ended, func(x Run) bool {
+		if len(a.runs) > 0 && a.runs[0].Since.Before(x.Since.Add(x.kept)) {
+			return false
 		}
-		a.Service().Ended(x.forecast, x.kept, x.others)
-		a.ended = slices.Delete(a.ended, 0, 1)
-	}
+		a.Service().Ended(x.forecast, x.kept-x.others)
+		return true
+	})
+	a.ended = a.ended[:min(len(a.ended), mostEnded)] // the last are left out, so that some are ever learned
 }
 
 func (a *Agent) find(client, task string) int {
@@ -254,7 +255,7 @@ const (
 	// HearsWithin is the longest delay of a dispatch and a summary together that is reckoned with: a summary
 	// may not yet count tasks dispatched within it.
 	HearsWithin = 100 * time.Millisecond
-	mostEnded   = 256 // tasks of which a class learns later, as one beside them takes long
+	mostEnded   = 256 // tasks of which a class learns the rest later, as one beside them takes long
 )
 
 // Missed compares the number of the last Holdings that a summary names with the last one heard. It reports

@@ -22,11 +22,9 @@ type Service struct {
 }
 
 const (
-	usualService = 3 * time.Second // before one has ended
-	// a mean is of some twenty tasks, and what forecasts are worth of some sixty
-	meanOf, tellsBy = 20, 64
-	// so many tasks count as ones of which the forecasts said nothing
-	silent = 20
+	usualService    = 3 * time.Second // before one has ended
+	meanOf, tellsBy = 20, 64          // a mean is of some so many tasks, and what forecasts are worth
+	silent          = 20              // tasks that count as ones of which the forecasts said nothing
 )
 
 // Mean returns how long a task keeps a slot on average; Own leaves out the prompts of others.
@@ -67,13 +65,14 @@ func (s *Service) Of(forecast time.Duration) time.Duration {
 	return min(max(mean/10, mean+by), 10*mean)
 }
 
-// Ended takes in how long a task kept its slot, of that for how long the prompts of others were computed, and
-// how long it was forecast to; 0: it is not known.
-func (s *Service) Ended(forecast, kept, others time.Duration) {
-	kept = within(kept)
-	own := kept - min(others, kept)
-	s.kept = max(time.Millisecond, s.Mean()+(kept-s.Mean())/meanOf)
-	s.own = max(time.Millisecond, s.Own()+(own-s.Own())/meanOf)
+// Kept takes in how long a task kept its slot.
+func (s *Service) Kept(d time.Duration) {
+	s.kept = max(time.Millisecond, s.Mean()+(within(d)-s.Mean())/meanOf)
+}
+
+// Ended takes in how long it kept that by itself, and how long it was forecast to; 0: it is not known.
+func (s *Service) Ended(forecast, own time.Duration) {
+	s.own = max(time.Millisecond, s.Own()+(within(own)-s.Own())/meanOf)
 	if forecast <= 0 {
 		return
 	}

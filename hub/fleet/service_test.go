@@ -15,11 +15,11 @@ func TestForecastsThatAreAllAlikeTellNothing(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 200 {
 			s.Ended(3*time.Second+time.Duration(rng.IntN(20))*time.Millisecond,
-				time.Second+time.Duration(rng.IntN(4000))*time.Millisecond, 0)
+				time.Second+time.Duration(rng.IntN(4000))*time.Millisecond)
 		}
-		if got := s.Of(4 * time.Second); got > s.Mean()+1500*time.Millisecond {
+		if got := s.Of(4 * time.Second); got > s.Own()+1500*time.Millisecond {
 			wrong++
-			t.Logf("seed %d: mean %v, of a forecast of 4 s %v", seed, s.Mean(), got)
+			t.Logf("seed %d: mean %v, of a forecast of 4 s %v", seed, s.Own(), got)
 		}
 	}
 	if wrong > 0 {
@@ -48,13 +48,13 @@ func TestServiceIsDrawnToTheClass(t *testing.T) {
 		}
 		for i := range 400 {
 			forecast := time.Duration(1+2*(i%2)) * time.Second
-			s.Ended(forecast, test.kept(i, forecast), 0)
+			s.Ended(forecast, test.kept(i, forecast))
 		}
 		got, off := s.Of(time.Second), 150*time.Millisecond
 		if got < test.short-off || got > test.short+off {
 			t.Errorf("%s: %v is expected of a task of a second, want some %v", test.name, got, test.short)
 		}
-		if most := s.Of(365 * 24 * time.Hour); most > 10*s.Mean() || s.Of(0) < s.Mean()/10 {
+		if most := s.Of(365 * 24 * time.Hour); most > 10*s.Own() || s.Of(0) < s.Own()/10 {
 			t.Errorf("%s: of a forecast of a year %v, of none %v", test.name, most, s.Of(0))
 		}
 	}
@@ -65,8 +65,10 @@ func TestServiceIsDrawnToTheClass(t *testing.T) {
 func TestTheOwnPartOfAStay(t *testing.T) {
 	var quiet, beside Service
 	for range 300 {
-		quiet.Ended(2*time.Second, 3*time.Second, 0)
-		beside.Ended(2*time.Second, 3*time.Second, 2*time.Second)
+		quiet.Kept(3 * time.Second)
+		quiet.Ended(2*time.Second, 3*time.Second)
+		beside.Kept(3 * time.Second)
+		beside.Ended(2*time.Second, time.Second)
 	}
 	if quiet.Own() != quiet.Mean() || beside.Mean() != quiet.Mean() {
 		t.Errorf("kept for %v and %v, by themselves %v and %v", quiet.Mean(), beside.Mean(), quiet.Own(),
@@ -78,8 +80,8 @@ func TestTheOwnPartOfAStay(t *testing.T) {
 			beside.Of(2*time.Second))
 	}
 	for range 300 { // an agent whose prompts are said to take a year
-		beside.Ended(2*time.Second, 3*time.Second, 365*24*time.Hour)
-		beside.Ended(2*time.Second, -time.Hour, 365*24*time.Hour)
+		beside.Kept(-time.Hour)
+		beside.Ended(2*time.Second, -365*24*time.Hour)
 	}
 	if beside.Own() < time.Millisecond || beside.Mean() < time.Millisecond || beside.Of(time.Hour) <= 0 {
 		t.Errorf("%v by itself, of %v", beside.Own(), beside.Mean())

@@ -22,7 +22,8 @@ func TestSnapshot(t *testing.T) {
 	a, b, c := y.Find("a"), y.Find("b"), y.Find("c")
 	c.Service().Computed(time.Second, 2*time.Second)
 	for range 200 {
-		c.Service().Ended(0, time.Minute, time.Minute/2)
+		c.Service().Kept(time.Minute)
+		c.Service().Ended(0, time.Minute/2)
 	}
 	a.Begin("ann", "t1", y.turn.Now())
 	b.Begin("bob", "t1", y.turn.Now())

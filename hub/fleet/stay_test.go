@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -87,35 +88,72 @@ func TestOnlyPromptsThatWereServedCount(t *testing.T) {
 	}
 }
 
-// A class learns of a stay once whatever ran beside it has ended, or so much has that one more is not waited
-// for; what was computed beside it and was served later counts, and what was computed later does not.
+// A class learns at once how long a task kept its slot, and what of that was its own once whatever ran beside
+// it has ended; what was computed beside it and served later counts, and what was computed later does not.
 func TestAStayIsLearnedOnceNothingOfItIsInHand(t *testing.T) {
+	const s = time.Second
 	x := newStand()
-	x.send("this", time.Second)
-	x.send("long", 2*time.Second)
-	x.pass(4 * time.Second)
-	x.ends("this", time.Second)
-	x.send("later", time.Second)
-	x.pass(5 * time.Second)
-	if got := x.Service(); *got != (Service{}) {
-		t.Errorf("%+v is learned beside what is in hand", *got)
-	}
-	x.ends("later", time.Second)
-	x.ends("long", 3*time.Second)
 	var want Service
-	want.Ended(time.Second, 4*time.Second, 2*time.Second)
-	want.Ended(time.Second, 5*time.Second, 0)
-	want.Ended(time.Second, 9*time.Second, 2*time.Second)
-	if got := x.Service(); got.Own() != want.Own() || got.Mean() != want.Mean() || len(x.ended) > 0 {
-		t.Errorf("%v of %v is learned, want %v of %v", got.Own(), got.Mean(), want.Own(), want.Mean())
+	shows := func(when string) {
+		t.Helper()
+		if got := *x.Service(); got != want {
+			t.Errorf("%s: %v of %v is learned, want %v of %v", when, got.Own(), got.Mean(), want.Own(),
+				want.Mean())
+		}
 	}
-	x.send("stuck", time.Second)
-	for range 2 * mostEnded {
-		x.pass(time.Second)
-		x.send("short", time.Second)
+	x.send("this", s)
+	x.send("long", 2*s)
+	x.pass(4 * s)
+	x.ends("this", s)
+	want.Kept(4 * s)
+	x.send("later", s)
+	x.pass(5 * s)
+	shows("beside what is in hand")
+	x.ends("later", s)
+	want.Kept(5 * s)
+	shows("beside what has long been in hand")
+	x.ends("long", 3*s)
+	want.Kept(9 * s)
+	want.Ended(s, 2*s)
+	want.Ended(s, 5*s)
+	want.Ended(s, 7*s)
+	shows("once all have ended")
+	if len(x.ended) > 0 {
+		t.Errorf("%d stays are yet to be learned", len(x.ended))
+	}
+}
+
+// However many tasks end beside one in hand, none of their stays is split before that has ended. Of too many
+// the last teach no more than how long they were, and that one is learned in any case.
+func TestNoStayIsSplitEarlyAsManyEnd(t *testing.T) {
+	const s = time.Second
+	x := newStand()
+	var want Service
+	shows := func(when string) {
+		t.Helper()
+		if got := *x.Service(); got != want {
+			t.Fatalf("%s: %v of %v is learned, want %v of %v", when, got.Own(), got.Mean(), want.Own(),
+				want.Mean())
+		}
+	}
+	kept := func(i int) time.Duration { return time.Duration(1+i%7) * s }
+	x.send("stuck", s)
+	for i := range 3 * mostEnded {
+		x.send("short", 0)
+		x.pass(kept(i))
 		x.ends("short", time.Millisecond)
+		want.Kept(kept(i))
+		shows(fmt.Sprint(i+1, " ended beside what is in hand"))
 	}
-	if len(x.ended) != mostEnded {
+	x.ends("stuck", s)
+	want.Kept(x.now.Sub(x.sent["stuck"]))
+	want.Ended(s, 0) // its prompt was computed beside the first
+	for i := 1; i < mostEnded; i++ {
+		want.Ended(s, kept(i))
+	}
+	want.Ended(s, x.now.Sub(x.sent["stuck"]))
+	shows("in the end")
+	if len(x.ended) > 0 {
 		t.Errorf("%d stays are yet to be learned", len(x.ended))
 	}
 }
