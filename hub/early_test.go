@@ -92,3 +92,46 @@ func TestTheHubsOwnTaskTakesNoOthersPlace(t *testing.T) {
 		t.Error("its client is told nothing")
 	}
 }
+
+// The rest of an answer, which a hub that was started again takes up, goes to no agent that has failed the
+// task, though its new agent refuses it: its reader would not take it from there, and would pay for it.
+func TestARestThatIsTakenUpDoesNotGoBack(t *testing.T) {
+	h := newHouse(t, nil)
+	join := func() {
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+	}
+	join()
+	h.must(h.step(h.task("ann", "t1")))
+	d := h.take("ann", "t1")
+	h.accept(d)
+	failed := completion(h.agentOf(d), d, market.Usage{})
+	failed.Outcome, failed.Code, failed.Relayed = bus.OutcomeFailed, bus.CodeEngineFailed, 40
+	h.must(h.step(failed))
+	again := func(inbox string) {
+		h.must(h.step(h.task("ann", "t1", func(m *bus.Task) {
+			m.Attempt, m.Inbox = 1, inbox
+			m.Resume = &bus.Resume{Agent: failed.Agent, Seq: 40, Tokens: make([]uint32, 40), Text: "so far"}
+		})))
+	}
+	again("rest")
+	if at := h.agentOf(h.take("ann", "t1")); at != "a-2" || failed.Agent != "a-1" {
+		t.Fatalf("%s failed, and the rest is at %s", failed.Agent, at)
+	}
+	h.restart()
+	h.must(h.n.Lead(h.now, 8))
+	h.run()
+	join()
+	again("once more")
+	if len(h.again) != 1 {
+		t.Fatalf("handed out again: %+v", h.again)
+	}
+	h.refuse(h.again[0], bus.CodeNotClaimed)
+	h.pass(time.Second)
+	for _, d := range h.dispatched {
+		if at := h.agentOf(d); at != "a-2" {
+			t.Errorf("%s, which failed it, has the rest", at)
+		}
+	}
+	h.audited()
+}

@@ -72,18 +72,15 @@ func (n requests) again(t *task, m *bus.Task) {
 
 // cancel ends a task for its client: at once while it waits, through its agent while it runs.
 func (n requests) cancel(m *bus.Cancel) error {
-	t := n.admission.Find(m.Client, m.Task)
-	if t == nil || !t.Open() {
-		return nil // nothing to end; who asks has the answer, or never sent the task here
-	}
-	if !t.Of(m.Sender) {
+	switch t := n.admission.Find(m.Client, m.Task); {
+	case t == nil, !t.Open(): // nothing to end; who asks has the answer, or never sent the task here
+	case !t.Of(m.Sender):
 		return fmt.Errorf("%s cancels task %s of %s, which it has not sent", m.Sender, m.Task, m.Client)
-	}
-	if t.Hold == nil {
+	case t.Hold == nil:
 		n.end(t, n.turn.Refusal(t.Msg, bus.CodeCancelled, 0, "cancelled by the client while it waited"), true)
-		return nil
+	default:
+		n.settle.Cancel(&t.Hold.Hold)
 	}
-	n.settle.Cancel(&t.Hold.Hold)
 	return nil
 }
 
@@ -112,6 +109,9 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 		t.Msg, t.Asks = nil, forecast.Task{}
 		n.admission.Refuse(m, bus.CodeUnknown, 0, "an agent may be serving the task, whose deadline has passed")
 		return
+	}
+	if m.Resume != nil {
+		t.FailedAt = append(t.FailedAt, m.Resume.Agent)
 	}
 	need, no := n.meeting.Survey(t)
 	if no != nil { // in case its agent refuses: nothing is known of others
