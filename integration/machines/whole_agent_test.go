@@ -32,6 +32,7 @@ type running struct {
 	why    error
 	next   int
 	tokens int
+	more   int // prompt tokens, by its own count
 	fails  int // before this token; -1: it does not
 	hangs  bool
 	began  time.Time
@@ -149,6 +150,9 @@ func (a *agentPart) serve(d *bus.Dispatch) {
 	a.streams.Add(s)
 	a.core.Request(d)
 	x := &running{tokens: 1 + w.r.IntN(min(d.MaxTokens, 12)), fails: -1, began: w.now}
+	if w.chance(0.2) {
+		x.more = w.r.IntN(100) - 40
+	}
 	if !w.quiet && w.chance(0.1) {
 		x.fails = w.r.IntN(x.tokens + 1)
 	} else if !w.quiet && w.chance(0.03) {
@@ -189,7 +193,7 @@ func (a *agentPart) token(s *agentd.Stream, x *running, outages int) {
 	d := s.Dispatch()
 	c := agentd.Chunk{Text: "word ", Tokens: []uint32{uint32(x.next + 7)}, Count: 1, Events: 1}
 	if x.next == 0 {
-		c.Prompt = d.Task.Prompt.Tokens
+		c.Prompt = d.Task.Prompt.Tokens + x.more
 		if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 			c.Base, c.Kept = c.Prompt, len(from.Tokens)
 			c.Prompt += c.Kept
@@ -234,11 +238,15 @@ func (a *agentPart) finish(s *agentd.Stream, x *running, outages int, why error)
 	x.over = true
 	delete(a.runs, s)
 	d := s.Dispatch()
-	prompt := d.Task.Prompt.Tokens
+	prompt := d.Task.Prompt.Tokens + x.more
 	if from := d.Task.Resume; from != nil {
 		prompt += len(from.Tokens)
 	}
-	answer := agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: prompt, Output: x.next}}
+	answer := agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: prompt, Output: x.next},
+		Unmetered: w.chance(0.1)}
+	if answer.NoCacheReport = w.chance(0.2); !answer.NoCacheReport {
+		answer.Usage.Cached = w.r.IntN(prompt)
+	}
 	if x.next > 0 {
 		answer.TTFT = x.first.Sub(x.began)
 	}

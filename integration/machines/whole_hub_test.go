@@ -10,6 +10,7 @@ import (
 	"souk/hub"
 	"souk/hub/account"
 	"souk/ledger"
+	"souk/market"
 )
 
 // hubPart is a hub's process: what it does around its Node.
@@ -41,6 +42,9 @@ func (w *whole) newHub(domain, name string) *hubPart {
 	h.cfg = choices.Hub()
 	h.cfg.Domain, h.cfg.Hub, h.cfg.Journal, h.cfg.General = domain, name, name, true
 	h.cfg.AccountIdle = 20 * time.Second
+	if domain == "d2" {
+		h.cfg.Settle = market.SettleQuoted
+	}
 	w.hubs = append(w.hubs, h)
 	h.news = func(there bool) {
 		if h.leading {

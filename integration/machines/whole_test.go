@@ -278,6 +278,10 @@ func (w *whole) task(n int) {
 		MaxTokens: 12 + w.r.IntN(30), Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 50 + w.r.IntN(100)}}
 	worth := market.Credit/10 + market.Credits(w.r.Int64N(int64(2*market.Credit)))
 	t.Terms.Worth = &worth
+	if w.chance(0.2) { // of a task that costs at most 0.009
+		most := market.Credits(w.r.Int64N(int64(market.Credit / 100)))
+		t.Terms.MaxPrice = &most
+	}
 	if w.chance(0.5) {
 		t.DeadlineMS = w.now.Add(500*time.Millisecond + w.within(20*time.Second)).UnixMilli()
 	}
