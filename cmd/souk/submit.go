@@ -316,8 +316,8 @@ func summary(r bus.Result, ttft time.Duration) string {
 	return line
 }
 
-// premiumParts says what a premium was quoted of. Slot price and tolls together are more than it where the
-// client's tasks were priced together, and where the answer cost less than was quoted.
+// premiumParts says what a premium was quoted of. Slot price and tolls together are another sum where the
+// client's tasks were priced together, and where the answer cost more or less than was quoted.
 func premiumParts(r bus.Result) string {
 	if r.Premium == 0 {
 		return ""
