@@ -38,16 +38,14 @@ func (b *Buffer) Take() string {
 // Patience bounds how long a test waits for what must happen. A slow machine needs it; a fast one does not.
 const Patience = time.Minute
 
-// Eventually polls until ok, and fails the test if that takes too long.
+// Eventually polls until ok, ever less often, and fails the test if that takes too long.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	for wait := time.Millisecond; !ok(); wait = min(2*wait, 16*time.Millisecond) {
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-deadline.C:
 			t.Fatalf("after %v still not: %s", Patience, what)
 		}
