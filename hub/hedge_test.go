@@ -11,7 +11,6 @@ import (
 	"souk/bus"
 	"souk/hub"
 	"souk/hub/predict"
-	"souk/hub/settle"
 	"souk/market"
 )
 
@@ -220,7 +219,7 @@ func TestFewFirstTokensAreLate(t *testing.T) {
 // What tasks are worth to their clients decides of none of them whether it moves, nor when.
 func TestNoBidMovesATask(t *testing.T) {
 	play := func(scale market.Credits) string {
-		h := newHouse(t, func(c *hub.Config) { c.Hedge.Share = 0 })
+		h := newHouse(t, nil)
 		models := []string{"llama", "qwen", "glm"} // each task has an agent that is better, whatever it bids
 		for i, model := range models {
 			h.join(fmt.Sprint("a-", i+1), model, 4, 0.9, card(1, 1, 4))
@@ -249,24 +248,5 @@ func TestNoBidMovesATask(t *testing.T) {
 	}
 	if !strings.Contains(one, "[hub-math/") {
 		t.Errorf("nobody is asked for a task:\n%s", one)
-	}
-}
-
-// What a configuration says of it is judged.
-func TestHedgingIsJudged(t *testing.T) {
-	for _, c := range []struct {
-		change func(*settle.Hedging)
-		want   string
-	}{
-		{func(h *settle.Hedging) { h.Least = time.Millisecond }, "hedge: least: 1ms is not from 10ms to 1m"},
-		{func(h *settle.Hedging) { h.Least = time.Hour }, "hedge: least"},
-		{func(h *settle.Hedging) { h.Share = 1.5 }, "hedge: share: 1.5 is not from 0 to 1"},
-		{func(h *settle.Hedging) { h.Share = -1 }, "hedge: share"},
-	} {
-		cfg := testConfig()
-		c.change(&cfg.Hedge)
-		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %q", cfg.Hedge, err, c.want)
-		}
 	}
 }

@@ -113,7 +113,7 @@ func Default() Config {
 		Regime:      regime.Default(),
 		Regimes:     regime.DefaultControl(),
 		Prewarm:     prewarm.Default(),
-		Hedge:       settle.DefaultHedging(),
+		Hedge:       settle.Hedging{On: true},
 		Quality:     quality.Default(),
 		Terms:       admission.DefaultTerms(),
 		Deadline:    60 * time.Second,
@@ -171,7 +171,7 @@ func (c Config) Validate() error {
 		{"batch", c.Batch.Validate()},
 		{"regime", c.Regime.Validate()}, {"terms", c.Terms.Validate()},
 		{"prewarm", c.Prewarm.Validate()}, {"quality", c.Quality.Validate()},
-		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.Validate()},
+		{"policies", c.Policies.Validate(&c.Parts.Policies)},
 		{"regimes", c.Regimes.Validate()},
 	} {
 		all := []error{part.err}

@@ -1,7 +1,6 @@
 package settle
 
 import (
-	"fmt"
 	"time"
 
 	"souk/bus"
@@ -17,27 +16,15 @@ import (
 // room for it that is not late itself, and all tasks together no more often than one agent that falls silent
 // accounts for, beside a small share of what is handed out.
 
-// Hedging says when a task without a first token goes to another agent.
+// Hedging says whether a task without a first token goes to another agent.
 type Hedging struct {
-	On    bool          `yaml:"on"`
-	Least time.Duration `yaml:"least"` // no task goes sooner after its dispatch
-	// of the tasks that are handed out: so many may go, beside as many as an agent has slots
-	Share float64 `yaml:"share"`
+	On bool `yaml:"on"`
 }
 
-// DefaultHedging waits half a second at least: a node that is out of breath for so long is not silent.
-func DefaultHedging() Hedging { return Hedging{On: true, Least: 500 * time.Millisecond, Share: 0.01} }
-
-// Validate says what is wrong with it.
-func (h Hedging) Validate() error {
-	switch {
-	case h.Least < 10*time.Millisecond || h.Least > time.Minute:
-		return fmt.Errorf("least: %v is not from 10ms to 1m", h.Least)
-	case !(h.Share >= 0 && h.Share <= 1):
-		return fmt.Errorf("share: %v is not from 0 to 1", h.Share)
-	}
-	return nil
-}
+const (
+	hedgeLeast = 500 * time.Millisecond // for so long a node may be out of breath, and is not silent
+	hedgeShare = 0.01                   // of the tasks handed out go, beside as many as an agent has slots
+)
 
 // Lateness tracks late first tokens of an agent.
 type Lateness struct {
@@ -80,7 +67,7 @@ func (r *Room) WatchFor(agent string, within time.Duration) time.Duration {
 		return 0
 	}
 	wait := time.Duration(float64(within) * (1 + r.Lateness(agent).Hazard))
-	return max(r.limits.Hedge.Least, min(time.Hour, wait))
+	return max(hedgeLeast, min(time.Hour, wait))
 }
 
 // HeardLate takes in the holds that an agent reports as late. One that the agent was asked to give up and

@@ -178,7 +178,7 @@ type Task struct {
 // Begin dispatches a new hold, whose record is in a frame of this turn.
 func (r *Room) Begin(h *Hold) {
 	r.add(h)
-	r.spent = max(0, r.spent-r.limits.Hedge.Share)
+	r.spent = max(0, r.spent-hedgeShare)
 	r.happens(h, Awarded)
 }
 
