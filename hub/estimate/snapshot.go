@@ -26,7 +26,8 @@ type Agent struct {
 	ID    market.AgentID
 	Class int32 // its place in Classes
 
-	Slots, Running int           // it has, and of these are in use
+	Slots, Running int           // tasks that it can have, and has
+	PrefillBound   bool          // prompts take all of its engine's time before all slots are taken
 	Free           int           // that may be given away now
 	Since          int64         // nanoseconds: when what runs longest and is not overdue began; 0: nothing
 	Overdue        int           // tasks in its slots that have run so long that they are not expected to end

@@ -95,8 +95,21 @@ func (a *Agent) Returns(now int64) (bool, time.Duration) {
 // Running counts the slots in use, with those of tasks that the agent alone counts.
 func (a *Agent) Running() int { return len(a.runs) + a.stuck }
 
-// Idle counts the agent's slots in which nothing runs.
-func (a *Agent) Idle() int { return max(0, a.reg.Slots-a.Running()) }
+// Idle counts the tasks that the agent can have beside those that it has.
+func (a *Agent) Idle() int {
+	most, _ := a.slots()
+	return max(0, most-a.Running())
+}
+
+// slots returns how many tasks the agent can have: where prompts take all of its engine's time before these
+// are taken, as many as keep it busy with them, and some. More would wait there, first come, first served.
+func (a *Agent) slots() (most int, prefillBound bool) {
+	busy := a.reg.Slots
+	if s := a.Service(); s.prefill > 0 { // two more leave it time to spare, six too many wait in it
+		busy = 4 + int((s.Own()+s.prefill-1)/s.prefill)
+	}
+	return min(busy, a.reg.Slots), busy < a.reg.Slots
+}
 
 // Free returns how many tasks the agent can be given now.
 func (a *Agent) Free(now int64) int {

@@ -26,7 +26,7 @@ func (a *Agent) Keeps(p Pace) { a.pace = p }
 // decoding.
 func (a *Agent) Load(now int64) estimate.Load {
 	l := a.queue.Load(now)
-	l.Decoding += max(0, len(a.runs)-a.queue.Len()) + a.stuck
+	l.Decoding += max(0, len(a.runs)-len(a.queue.jobs)) + a.stuck
 	return l
 }
 

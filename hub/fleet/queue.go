@@ -28,8 +28,6 @@ type job struct {
 	most     int           // tokens of its answer
 }
 
-func (q *Queue) Len() int { return len(q.jobs) }
-
 // Load returns the agent's load. The rest of the prompt that is computed now is the mean of two estimates: by
 // the time since the last first token, and by the time until the prompt's own is expected.
 func (q *Queue) Load(now int64) (l estimate.Load) {

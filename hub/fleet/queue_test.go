@@ -80,8 +80,8 @@ func TestAnyQueue(t *testing.T) {
 			at := now + r.Int64N(int64(time.Second))
 			l := q.Load(at)
 			if l.Left < 0 || l.Decoding < 0 || l.Decoding > len(open) || l.Resident < 0 ||
-				q.Len() != len(open) {
-				t.Fatalf("%+v of %d tasks, %d of them open", l, q.Len(), len(open))
+				len(q.jobs) != len(open) {
+				t.Fatalf("%+v of %d tasks, %d of them open", l, len(q.jobs), len(open))
 			}
 			if m := later.Load(at + hour); m != l {
 				t.Fatalf("%+v, and an hour later %+v", l, m)

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"souk/hub/estimate"
 )
 
 // Of tasks whose forecasts are nearly the same, and say nothing, nothing follows for one whose forecast is
@@ -107,4 +109,38 @@ func TestPromptsTakeWhatTheyTook(t *testing.T) {
 	if got := s.PrefillOf(time.Second); got.Round(time.Microsecond) != time.Second {
 		t.Errorf("%v where more was taken", got)
 	}
+}
+
+// Where nothing is known, or prompts take next to no time, the slots are what is short. Where tasks take some
+// four times as long as their prompts, eight keep an engine busy, and more would wait in it.
+func TestPromptsBoundAnAgent(t *testing.T) {
+	y := newYard(t)
+	a := y.join("a")
+	a.Keeps(pace{})
+	a.Sell(0, true)
+	reg := *a.Reg()
+	reg.Slots = 16
+	y.Register(a, reg)
+	check := func(why string, slots int, bound bool) {
+		t.Helper()
+		var x estimate.Snapshot
+		y.Snapshot(&x, y.turn.Now(), y.turn.Nano(), func(*Agent) {})
+		if got := x.Agents[0]; got.Slots != slots || got.PrefillBound != bound ||
+			got.Free != slots-got.Running || a.Free(y.turn.Nano()) != slots-a.Running() {
+			t.Errorf("%s: %+v, and %d may begin", why, got, a.Free(y.turn.Nano()))
+		}
+	}
+	check("nothing is known", 16, false)
+	s := a.Service()
+	for range 400 {
+		s.Ended(0, 3900*time.Millisecond)
+		s.Computed(10*time.Millisecond, time.Second)
+	}
+	check("short prompts", 16, false)
+	for range 400 {
+		s.Computed(time.Second, time.Second)
+	}
+	check("long prompts", 8, true)
+	a.Begin("ann", "t1", y.turn.Now())
+	check("one runs", 8, true)
 }

@@ -22,8 +22,9 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64, show
 					Service: s.Mean(), Own: s.Own(), Prefill: s.Prefill()})
 				s.place, placed = int32(len(x.Classes)), append(placed, s)
 			}
-			e := estimate.Agent{ID: market.AgentID(a.id), Class: s.place - 1, Slots: a.reg.Slots,
-				Running: a.Running(), Free: a.Idle()}
+			e := estimate.Agent{ID: market.AgentID(a.id), Class: s.place - 1, Running: a.Running(),
+				Free: a.Idle()}
+			e.Slots, e.PrefillBound = a.slots()
 			e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
 			x.Agents = append(x.Agents, e)
 			show(kept)

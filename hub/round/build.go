@@ -116,13 +116,9 @@ func Best(w *estimate.Waiter) (best *estimate.Offer) {
 func (p *Plan) enter(waiter int32) {
 	r, w, task := &p.Whole, &p.waiters[waiter], market.Task{}
 	others, first := p.others.Without(w.Client), len(r.Edges)
-	var last *estimate.Estimate
-	var stays market.Stay
 	for i := range w.Offers {
 		o := &w.Offers[i]
-		if o.Estimate != last {
-			last, stays = o.Estimate, stay(o.Estimate)
-		}
+		stays := p.tolls.stay(o.Agent, o.Estimate)
 		toll := p.tolls.Of(o.Agent, stays)
 		if o.Toll, o.Own = o.Extra-toll, 0; others != nil {
 			o.Own = toll - min(toll, others.Of(o.Agent, stays))

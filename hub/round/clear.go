@@ -105,7 +105,7 @@ func (p *Plan) ground() (g market.Ground) {
 		at, w := c.Agents[e.Agent], &p.waiters[c.Tasks[e.Task]]
 		k, _ := slices.BinarySearchFunc(w.Offers, at,
 			func(o estimate.Offer, agent int32) int { return cmp.Compare(o.Agent, agent) })
-		g.Stays[i] = stay(w.Offers[k].Estimate)
+		g.Stays[i] = p.tolls.stay(at, w.Offers[k].Estimate)
 		if x := p.others.Without(w.Client); x != nil {
 			g.Stays[i].Mine = p.tolls.slots[at].running - x.slots[at].running
 		}

@@ -71,7 +71,8 @@ func (p *Plan) Quotes(most int) []Quote {
 // quote takes of an agent the seat that is worth most on the usual terms; false: it has none. Those who wait
 // take the sooner seats; who would come before them pays a slot price.
 func (p *Plan) quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
-	charge := q.Fee + cmp.Or(p.others.Without(q.Task.Client), &p.tolls).Of(o.Agent, stay(o.Estimate))
+	tolls := cmp.Or(p.others.Without(q.Task.Client), &p.tolls)
+	charge := q.Fee + tolls.Of(o.Agent, tolls.stay(o.Agent, o.Estimate))
 	seats, prices := p.seats.one(p.from, int(o.Agent), q.Waiting+1), p.prices.Slots[o.Agent].Seats
 	if q.Waiting == 0 {
 		prices = nil // of those who wanted a slot all have one

@@ -145,3 +145,22 @@ func TestKept(t *testing.T) {
 		t.Errorf("where a quarter was lost an earlier hub goes on with a share of %d", got)
 	}
 }
+
+// Where prompts take all of an engine's time a task is charged for the time of its own prompt, and for
+// nothing else: of two that keep a slot for as long, who has the longer prompt pays more.
+func TestPromptsAreWhatIsShort(t *testing.T) {
+	e := estimate.Estimate{Service: 20 * time.Second, Prefill: 2 * time.Second}
+	tolls := Tolls{slots: []slot{{running: 4, second: 100},
+		{running: 4, second: 100, prefillBound: true}}}
+	if got := tolls.stay(0, &e); got.Service != e.Service || got.Prefill != e.Prefill {
+		t.Errorf("where slots are short: %+v", got)
+	}
+	if got := tolls.stay(1, &e); got.Service != e.Prefill || got.Prefill != e.Prefill {
+		t.Errorf("where prompts are: %+v", got)
+	}
+	cached := estimate.Estimate{Service: 20 * time.Second}
+	less, more := tolls.Of(1, tolls.stay(1, &cached)), tolls.Of(1, tolls.stay(1, &e))
+	if less != 0 || more != 1000 {
+		t.Errorf("%d for a prompt that is cached, %d for one of 2 s", less, more)
+	}
+}

@@ -17,9 +17,10 @@ type Tolls struct {
 
 // slot holds the inputs of one agent's tolls.
 type slot struct {
-	second  market.Credits // price
-	service time.Duration  // of its class
-	running int
+	second       market.Credits // price
+	service      time.Duration  // of its class
+	running      int
+	prefillBound bool
 }
 
 // clocked is the time of a snapshot as a record says it.
@@ -36,7 +37,8 @@ func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
 		if a.Class != class {
 			class, s.service = a.Class, market.WholeService(from.Classes[a.Class].Own)
 		}
-		s.second, s.running = known[a.ID].PriceAt(at), max(0, min(a.Running, market.MaxSlots))
+		s.second, s.prefillBound = known[a.ID].PriceAt(at), a.PrefillBound
+		s.running = max(0, min(a.Running, market.MaxSlots))
 		t.slots = append(t.slots, s)
 		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
 			t.least, t.common = i, c
@@ -122,7 +124,11 @@ func (t *Tolls) Of(i int32, stay market.Stay) market.Credits {
 	return stay.Toll(s.second, s.running, t.common)
 }
 
-// stay rounds a task's stay as a record says it.
-func stay(e *estimate.Estimate) market.Stay {
-	return market.Stay{Service: market.WholeService(e.Service), Prefill: market.WholePrefill(e.Prefill)}
+// stay rounds a task's stay as a record says it: the time of its prompt alone, where that is what is short.
+func (t *Tolls) stay(i int32, e *estimate.Estimate) market.Stay {
+	x := market.Stay{Service: market.WholeService(e.Service), Prefill: market.WholePrefill(e.Prefill)}
+	if t.slots[i].prefillBound {
+		x.Service = market.WholeService(e.Prefill)
+	}
+	return x
 }
