@@ -147,7 +147,7 @@ ifeq ($(CC_FOUND),)
 	$(GO) $(TEST) -p 4 ./...
 	$(GO) -C $(LAB) $(TEST) -p 4 ./...
 else
-	@$(MAKE) --no-print-directory -j2 $(PARTS)
+	@$(MAKE) --no-print-directory -k -j2 $(PARTS)
 endif
 
 test-short: ## the same without the race detector and without what is long; each package has a part in it

@@ -170,10 +170,16 @@ func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
 	} {
 		says.Store(&f)
 		soon := func(t *bus.Task) { t.DeadlineMS = time.Now().Add(5 * time.Second).UnixMilli() }
-		if a, err := m.Ask(t.Context(), chat(prompt, soon)); err == nil && a.Result.Code == "" {
-			t.Errorf("%s: it is served: %+v", name, a.Result)
-		} else if strings.HasPrefix(name, "an error") && !strings.Contains(a.Result.Message, prompt) {
-			t.Errorf("%s: its client is not told: %+v", name, a.Result)
+		told := !strings.HasPrefix(name, "an error")
+		for try := 0; try == 0 || !told && try < 5; try++ { // the hub's word may come before the agent's
+			a, err := m.Ask(t.Context(), chat(prompt, soon))
+			if err == nil && a.Result.Code == "" {
+				t.Errorf("%s: it is served: %+v", name, a.Result)
+			}
+			told = told || strings.Contains(a.Result.Message, prompt)
+		}
+		if !told {
+			t.Errorf("%s: its client is not told", name)
 		}
 	}
 	if err := m.Close(); err != nil {

@@ -58,8 +58,6 @@ func TestBadInput(t *testing.T) {
 			"--config FILE --check-config", `ceilings: they mean something under pricing "tariff" alone`},
 		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    multiple: 5\n    delta: 7\n",
 			"--config FILE --check-config", "hub.yaml:6: terms: delta is 7, want more than 0 and less than 1"},
-		{"hedges of all", "data: d\nhub:\n  domain: math\n  hedge:\n    share: 2\n",
-			"--config FILE --check-config", "hub.yaml:5: hedge: share: 2 is not from 0 to 1"},
 		{"an unknown term", "data: d\nhub:\n  domain: math\n  terms:\n    secnd: 3\n",
 			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.terms.secnd": write second`},
 		{"terms of before", "data: d\nhub:\n  domain: math\n  terms: {worth: 100}\n",
@@ -110,7 +108,6 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 		"SOUK_HUB_TERMS_MULTIPLE=-1":            "terms: multiple is -1, want more than 0 and less than 1000000",
 		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want more than 0 and less than 1",
 		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
-		"SOUK_HUB_HEDGE_SHARE=2":                "hedge: share: 2 is not from 0 to 1",
 	} {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)

@@ -80,7 +80,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"domains:", "hub: {hedge: {upon: true}}\ndomains:", `hub: [2:15] unknown field "upon"`},
 		{"domains:", "hub: {sessions: {admit: true}}\ndomains:", `hub: [2:7] unknown field "sessions"`},
 		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},
-		{"general: true", "general: true, hub: {hedge: {share: 2}}", "of all: hub: hedge: share: 2 is not from 0 to 1"},
+		{"general: true", "general: true, hub: {terms: {delta: 7}}", "of all: hub: terms: delta is 7, want more than"},
 		{"general: true", "general: true, hub: 3", "domain general: hub: "},
 		{"model: m", "model: m, agentd: {touches: true}", `agents[0].agentd: [4:32] unknown field "touches"`},
 		{"model: m", "model: m, agentd: {id: b}", "id, model, slots, price, domains and engine.url stand"},
