@@ -57,6 +57,7 @@ type Run struct {
 	Since        time.Time // it was handed out
 
 	job            uint64        // its number in the queue of prompts; 0: it is in none
+	served         bool          // its first token came, as far as is known
 	work           time.Duration // to compute its prompt
 	forecast, kept time.Duration // for which it was to keep its slot, and did; 0: it has it
 	others         time.Duration // of that, in which prompts of others were computed that were served
@@ -148,6 +149,7 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 	if i < 0 {
 		return
 	}
+	a.runs[i].served = true
 	x := a.runs[i]
 	a.queue.Ended(x.job, ttft)
 	for _, all := range [2][]Run{a.runs, a.ended} {
@@ -165,8 +167,9 @@ func (a *Agent) Kept(client, task string, forecast, kept time.Duration) {
 	if i := a.find(client, task); i >= 0 {
 		x := a.runs[i]
 		x.forecast, x.kept = forecast, max(1, kept)
-		a.Service().Kept(x.kept)
-		a.ended = append(a.ended, x)
+		if a.Service().Kept(x.kept); x.served { // what was refused or cancelled keeps no engine busy
+			a.ended = append(a.ended, x)
+		}
 	}
 }
 
@@ -265,8 +268,7 @@ func (r *Room[A]) correct(a *Agent, running int, first bool) {
 const (
 	// AskAgain is the pause before an agent is asked again to report its cache.
 	AskAgain = 5 * time.Second
-	// HearsWithin is the longest delay of a dispatch and a summary together that is reckoned with: a summary
-	// may not yet count tasks dispatched within it.
+	// HearsWithin bounds the delay of a dispatch and a summary together: this may not count the task yet.
 	HearsWithin = 100 * time.Millisecond
 	mostEnded   = 256 // tasks of which a class learns the rest later, as one beside them takes long
 )

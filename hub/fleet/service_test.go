@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -143,4 +144,12 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 	check("long prompts", 8, true)
 	a.Begin("ann", "t1", y.turn.Now())
 	check("one runs", 8, true)
+	for i := range 200 { // which an engine refuses at once
+		task := fmt.Sprint("no", i)
+		a.Begin("ann", task, y.turn.Now())
+		a.Kept("ann", task, time.Second, 50*time.Millisecond)
+		a.End("ann", task)
+	}
+	a.End("ann", "t1")
+	check("many were refused", 8, true)
 }

@@ -21,10 +21,8 @@ type Hedging struct {
 	On bool `yaml:"on"`
 }
 
-const (
-	hedgeLeast = 500 * time.Millisecond // for so long a node may be out of breath, and is not silent
-	hedgeShare = 0.01                   // of the tasks handed out go, beside as many as an agent has slots
-)
+const hedgeLeast = 500 * time.Millisecond // for so long a node may be out of breath, and is not silent
+const hedgeShare = 0.01                   // of the tasks handed out go, beside as many as an agent has slots
 
 // Lateness tracks late first tokens of an agent.
 type Lateness struct {
