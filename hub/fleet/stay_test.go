@@ -32,6 +32,14 @@ func (s *stand) ends(task string, ttft time.Duration) {
 	s.End("c", task)
 }
 
+// shows judges what the agent's class has learned by some moment.
+func (s *stand) shows(t *testing.T, when string, want *Service) {
+	t.Helper()
+	if got := s.Service(); *got != *want {
+		t.Fatalf("%s: %v of %v is learned, want %v of %v", when, got.Own(), got.Mean(), want.Own(), want.Mean())
+	}
+}
+
 // A task's own stay is what it kept its slot for, less the time for which prompts of others were computed
 // meanwhile that were served, be it after its end; one that was cancelled or refused before it was computed
 // does not count, however long it was, and what an agent says of those in hand moves nothing.
@@ -94,13 +102,7 @@ func TestAStayIsLearnedOnceNothingOfItIsInHand(t *testing.T) {
 	const s = time.Second
 	x := newStand()
 	var want Service
-	shows := func(when string) {
-		t.Helper()
-		if got := *x.Service(); got != want {
-			t.Errorf("%s: %v of %v is learned, want %v of %v", when, got.Own(), got.Mean(), want.Own(),
-				want.Mean())
-		}
-	}
+	shows := func(when string) { t.Helper(); x.shows(t, when, &want) }
 	x.send("this", s)
 	x.send("long", 2*s)
 	x.pass(4 * s)
@@ -129,13 +131,7 @@ func TestNoStayIsSplitEarlyAsManyEnd(t *testing.T) {
 	const s = time.Second
 	x := newStand()
 	var want Service
-	shows := func(when string) {
-		t.Helper()
-		if got := *x.Service(); got != want {
-			t.Fatalf("%s: %v of %v is learned, want %v of %v", when, got.Own(), got.Mean(), want.Own(),
-				want.Mean())
-		}
-	}
+	shows := func(when string) { t.Helper(); x.shows(t, when, &want) }
 	kept := func(i int) time.Duration { return time.Duration(1+i%7) * s }
 	x.send("stuck", s)
 	for i := range 3 * mostEnded {
