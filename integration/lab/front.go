@@ -20,6 +20,8 @@ var entries = []compare.Entry{
 		Command: "`lab economics`"},
 	{Name: "hints", About: "what a client gains that lies in one of its hints", Command: "`lab hints`"},
 	{Name: "ahead", About: "answers computed ahead where templates drop reasoning", Command: "`lab ahead`"},
+	{Name: "iemas", About: "the market paper's tables and figures, made again: its router and this market",
+		Command: "`lab experiment iemas`"},
 	{Name: "hedge", About: "a task whose engine falls silent", Command: "`lab hedge`", Clock: true},
 	{Name: "clock", About: "the market and rules over HTTP, beside virtual time", Command: "`lab crowd --real`",
 		Clock: true},

@@ -22,6 +22,7 @@ func root() *cobra.Command {
   lab cliff        the same where open sessions need more than the caches hold
   lab frontier     welfare against first tokens, each rule over its own knob
   lab replay FILE  anybody's trace under every rule and the market
+  lab experiment   a paper's own experiments, theirs beside ours
   lab pages        every page of results anew
   lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
   lab train        the classifier's model, made and judged anew`,
@@ -34,6 +35,6 @@ func root() *cobra.Command {
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), frontierCommand(),
 		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
 		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
-		floodCommand(), trainCommand(), evalCommand(), loadCommand())
+		floodCommand(), trainCommand(), evalCommand(), loadCommand(), experimentCommand())
 	return c
 }

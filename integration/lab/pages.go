@@ -33,6 +33,7 @@ var pageCommands = []pageCommand{
 	{"hints", []string{"hints", "--seeds", "5", "--turns", "200"}, false},
 	{"ahead", []string{"ahead"}, false},
 	{"economics", []string{"economics", "--rounds", "150", "--markets", "12"}, false},
+	{"iemas", []string{"experiment", "iemas"}, false},
 	{"hedge", []string{"hedge"}, true},
 	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",
 		"mtrag,rag,tau,small,crowd,two-block,sticky,least-loaded,round-robin,market"}, true},

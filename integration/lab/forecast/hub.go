@@ -21,13 +21,18 @@ type own struct {
 // asHub is its name among the ways.
 const asHub = "hub"
 
-func newOwn(agents int) *own {
-	o := &own{queues: make([]fleet.Queue, agents), outputs: predict.NewOutputs(choices.Trees),
+func newOwn(agents int) *own { return newOwnOf(make([]predict.Key, agents)) }
+
+// NewHub is a hub's own predictor for agents of these classes.
+func NewHub(classes []predict.Key) Forecaster { return newOwnOf(classes) }
+
+func newOwnOf(classes []predict.Key) *own {
+	o := &own{queues: make([]fleet.Queue, len(classes)), outputs: predict.NewOutputs(choices.Trees),
 		sent: map[int]uint64{}}
 	o.classes = predict.NewClasses(choices.Trees)
-	for range agents {
+	for _, k := range classes {
 		m := predict.NewMeans()
-		o.classes.Enter(predict.Key{}, m)
+		o.classes.Enter(k, m)
 		o.agents = append(o.agents, m)
 	}
 	return o
@@ -45,6 +50,7 @@ func sourceOf(t *Task) predict.Source {
 func (o *own) features(v *View, agent int, t *Task) predict.Features {
 	m := o.agents[agent]
 	return predict.Features{Prompt: t.Prompt, Counted: t.Prompt, Cached: t.Believed, MaxTokens: t.MaxTokens,
+		Open:   t.Open,
 		Answer: o.outputs.Expect(sourceOf(t), m.Line().Usual(t.MaxTokens)),
 		Load:   o.queues[agent].Load(int64(v.Now))}
 }

@@ -19,6 +19,7 @@ type Task struct {
 	ID, Session, Turn, Role int // Role -1: not known
 	Prompt, Believed,
 	MaxTokens int // tokens; Believed are those that the hub believes cached on the chosen agent
+	Open bool // nobody named MaxTokens: it is what the context leaves
 
 	Agent    int
 	Explored bool // sent there by lot
@@ -100,7 +101,8 @@ func (r *Rate) Now(now time.Duration) float64 {
 	return r.n * math.Exp(-float64(now-r.at)/float64(rated)) / rated.Seconds()
 }
 
-func (r *Rate) add(now time.Duration) { r.n, r.at = r.Now(now)*rated.Seconds()+1, now }
+// Add takes in an arrival.
+func (r *Rate) Add(now time.Duration) { r.n, r.at = r.Now(now)*rated.Seconds()+1, now }
 
 const (
 	hop    = 300 * time.Microsecond // that a message takes
@@ -280,7 +282,7 @@ func (w *world) ask(p *play, session, n int) {
 	t := &Task{ID: w.asked, Session: session, Turn: n, Role: p.role, Prompt: q.prompt, MaxTokens: mostTokens,
 		Agent: -1, play: p, job: virtual.Job{Hashes: q.hashes, Prompt: q.prompt, Output: q.output}}
 	w.asked++
-	w.view.Rate.add(w.view.Now)
+	w.view.Rate.Add(w.view.Now)
 	w.queue = append(w.queue, t)
 	w.place()
 }
@@ -350,7 +352,7 @@ func (w *world) send(t *Task, agent int) {
 	a := &v.Agents[agent]
 	a.InFlight++
 	v.InFlight++
-	a.Rate.add(v.Now)
+	a.Rate.Add(v.Now)
 	w.add(v.Now+hop, func() {
 		t.asked = w.view.Now
 		t.uncached = t.Prompt - w.engines[agent].Cache.Match(prefix)*blockSize

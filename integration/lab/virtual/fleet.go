@@ -22,9 +22,10 @@ type Fleet struct {
 type FleetEngine struct {
 	Name    string // no other has it
 	Model   string
-	Profile string // how fast it is, by its name in vllmsim
-	Slots   int    // requests that run at once
-	Blocks  int    // of its cache, each of 16 tokens, or of what the trace has
+	Profile string  // how fast it is, by its name in vllmsim
+	Faster  float64 // so many times as fast as that says; 0: as fast
+	Slots   int     // requests that run at once
+	Blocks  int     // of its cache, each of 16 tokens, or of what the trace has
 
 	Card    market.Price // credits a million tokens
 	Score   float64      // quality of its answers, 0 to 1
@@ -138,6 +139,9 @@ func (e *FleetEngine) validate() error {
 			return fmt.Errorf("profile: %w", err)
 		}
 	}
+	if !(e.Faster == 0 || e.Faster >= 0.01 && e.Faster <= 100) {
+		return fmt.Errorf("faster: %v is not from 0.01 to 100, or 0 (as the profile says)", e.Faster)
+	}
 	for _, n := range []struct {
 		field   string
 		is, max int
@@ -176,6 +180,12 @@ func (s *Setting) engine(i int) EngineConfig {
 		c.Slots, c.Blocks = e.Slots, e.Blocks
 		if p, err := vllmsim.ProfileNamed(e.Profile); err == nil {
 			c.Profile, c.MaxBatched = p, p.MaxNumBatchedTokens
+		}
+		if e.Faster > 0 {
+			p := &c.Profile
+			for _, us := range []*float64{&p.Base, &p.Prefill, &p.Decode, &p.Resident} {
+				*us /= e.Faster
+			}
 		}
 	}
 	return c

@@ -154,3 +154,33 @@ func TestContextsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// An engine that is twice as fast as its profile says takes half the time for the same.
+func TestAFasterEngine(t *testing.T) {
+	first := func(faster float64) float64 {
+		s := small(t, 1)
+		s.Callers, s.Tasks = 1, 1
+		s.Engines = 1
+		s.Fleet = []FleetEngine{{Name: "a", Profile: "rtxpro6000-llama-3.1-8b", Faster: faster, Score: 0.5,
+			Card: Card, Slots: s.Engine.Slots, Blocks: s.Engine.Blocks}}
+		s.Hop = 0
+		p, err := NewRule("random", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _, err := Run(s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return millis(all[0].First - all[0].Arrived)
+	}
+	if plain, twice := first(0), first(2); math.Abs(plain-2*twice) > 1e-3 || plain <= 0 {
+		t.Errorf("%v ms, and %v twice as fast", plain, twice)
+	}
+	for _, faster := range []float64{-1, 0.001, 1e6, math.NaN()} {
+		f := Fleet{Engines: []FleetEngine{{Name: "a", Faster: faster, Score: 0.5, Card: Card}}}
+		if err := f.Validate(); err == nil || !strings.Contains(err.Error(), "faster") {
+			t.Errorf("%v: %v", faster, err)
+		}
+	}
+}

@@ -95,12 +95,17 @@ func NewRule(name string, seed uint64) (Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	return of.Play(seed), nil
+}
+
+// Play makes a rule as it is played, with the first value of its knob; it need not be in the table.
+func (r Rule) Play(seed uint64) Policy {
 	knob := 0.0
-	if len(of.Values) > 0 {
-		knob = of.Values[0]
+	if len(r.Values) > 0 {
+		knob = r.Values[0]
 	}
-	return &blind{Policy: of.New(seed, knob), rule: of, seen: map[*Request]*Request{},
-		real: map[*Request]*Request{}}, nil
+	return &blind{Policy: r.New(seed, knob), rule: r, seen: map[*Request]*Request{},
+		real: map[*Request]*Request{}}
 }
 
 // blind is a rule before which stands what nobody can know: of a request it sees what its caller sent, not

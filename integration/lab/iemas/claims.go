@@ -1,0 +1,178 @@
+package iemas
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"souk/integration/lab/page"
+	"souk/integration/lab/virtual"
+)
+
+// What becomes of a claim.
+const (
+	holds = "holds"
+	fails = "**does not hold**"
+	apart = "not told apart"
+)
+
+func word(held bool) string {
+	if held {
+		return holds
+	}
+	return fails
+}
+
+// claims lists what the paper says of its experiments, and what came of it here.
+func (r *Results) claims() string {
+	var rows [][]string
+	say := func(claim, theirs, here, held string) {
+		rows = append(rows, []string{claim, theirs, here, held})
+	}
+	share, cost, first := columns[0], columns[1], columns[2]
+	for n, w := range r.Worlds {
+		t := iemasRow().Theirs[n]
+		here, held := r.against(w.Name, share.digits, share.of, more)
+		say("IEMAS finds most in caches, "+w.Name, fmt.Sprintf("%.3f", t.share), here, held)
+		if w.Name != "quac" { // where its own table has MFRouter below it
+			here, held = r.against(w.Name, cost.digits, cost.of, less)
+			say("IEMAS costs least, "+w.Name, fmt.Sprintf("%.3f of the next", t.cost/next(n)), here, held)
+		}
+		if w.Name != "coqa" { // where its own table has GMTRouter below it
+			here, held = r.against(w.Name, first.digits, first.of, less)
+			say("IEMAS has the soonest first token, "+w.Name, fmt.Sprintf("%.1f ms", t.first), here, held)
+		}
+	}
+	for k, name := range MeasureNames {
+		errs := func(of func(*Errors) float64) []float64 {
+			return r.errs(Sets[0].Name, Placers[0], Loads[0], eq5Way, of)
+		}
+		of := errs(func(e *Errors) float64 { return e.NMAE(k) })
+		means := errs(func(e *Errors) float64 { return e.Mean(k) })
+		least := min(virtual.NewEstimate(of).Mean, virtual.NewEstimate(means).Mean)
+		said := fmt.Sprintf("%.3f", theirNMAE[k])
+		say("its trees' NMAE of "+name+" is "+said, said, cellOf(3, of)+"; of turns' means "+cellOf(3, means),
+			word(least <= theirNMAE[k]))
+	}
+	for _, w := range r.Worlds {
+		here, held := r.against(w.Name, 0, func(f *Figures) float64 { return f.at(turns) }, more)
+		say(fmt.Sprintf("IEMAS has most welfare after %d turns, %s", turns, w.Name), "its figure's highest line", here, held)
+	}
+	part := 0.0
+	for _, w := range r.Worlds {
+		at := func(router string) float64 {
+			return virtual.NewEstimate(r.of(w.Name, router, Loads[0],
+				func(f *Figures) float64 { return f.at(turns) })).Mean
+		}
+		part = max(part, at("random")/at("iemas"))
+	}
+	say("random routing makes no welfare worth speaking of", "its figure's lowest line",
+		fmt.Sprintf("at most %.2f of IEMAS's", part), word(part < 0.1))
+	text := "\n## What held\n\nBeside the routers of its Table 1 that are played here, by runs of the same seeds; behind the market " +
+		"stands what it has, which no claim of the paper speaks of.\n\n" +
+		page.Table([]string{"the paper's claim", "theirs", "here", ""}, rows)
+	return text + missing()
+}
+
+// against holds IEMAS's figure against those of the paper's other routers, and says the market's beside. The
+// claim holds if it is on the wanted side of each.
+func (r *Results) against(set string, digits int, of func(*Figures) float64, want int) (here, held string) {
+	own := r.of(set, "iemas", Loads[0], of)
+	held = holds
+	var other []string
+	none := true
+	for _, x := range Routers {
+		if x.Paper == "" || x.Name == "iemas" || !x.Played() {
+			continue
+		}
+		fig := r.of(set, x.Name, Loads[0], of)
+		none = none && slices.Max(fig) == 0
+		switch v := verdict(own, fig); {
+		case v == level && held == holds:
+			held = apart
+		case v != level && v != want:
+			held = fails
+		}
+		other = append(other, x.Name+" "+cellOf(digits, fig))
+	}
+	if none && slices.Max(own) == 0 {
+		held = "cannot be told: there is nothing"
+	}
+	return fmt.Sprintf("%s; %s; market %s", cellOf(digits, own), strings.Join(other, ", "),
+		cellOf(digits, r.of(set, virtual.MarketName, Loads[0], of))), held
+}
+
+func iemasRow() *Router {
+	return &Routers[slices.IndexFunc(Routers, func(x Router) bool { return x.Name == "iemas" })]
+}
+
+// next is the least cost of its other routers, in the paper's table.
+func next(set int) float64 {
+	least := 0.0
+	for _, x := range Routers {
+		if x.Theirs != nil && x.Name != "iemas" && (least == 0 || x.Theirs[set].cost < least) {
+			least = x.Theirs[set].cost
+		}
+	}
+	return least
+}
+
+// missing names the routers that are not played here.
+func missing() string {
+	var names []string
+	for _, x := range Routers {
+		if !x.Played() {
+			names = append(names, x.Paper)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return fmt.Sprintf("\nNot made: %s. They learn from recorded answers which model is best for a question, and know nothing "+
+		"of caches or load.\n", strings.Join(names, ", "))
+}
+
+const elsewhere = `
+## Figs. 5, 6 and 7
+
+They are made by ` + "`lab economics`" + `: strategies of liars (Fig. 5), the number of clusters (Fig. 6) and how they are cut
+(Fig. 7), each beside the paper's max-flow where that decides: [economics](economics.md). All papers' figures stand on
+[papers](papers.md).
+
+`
+
+const corrections = `## Where this market differs from the paper, and why
+
+| of the paper | what is wrong with it | here |
+|---|---|---|
+| Theorem 4.1: min-cost max-flow maximises welfare | It is false for the network as printed: a *max*-flow serves as many as can be. With t1 worth 10 on A and 1 on B, and t2 worth 5 on A, it serves both for 6, where t1 on A alone is worth 10; and then charges t2 9 for a value of 5. | every task may stay out at no weight: the greatest weight (` + "`market/flow`" + `) |
+| Eq. 8, solved again without each task | right where the allocation is, at N + 1 solves | one pass for the least prices, the same integers, which a stranger checks without solving (` + "`market/certify`" + `) |
+| Theorem 4.2: truth is dominant for a client | true of one task a client and a round, at the predicted cost. Of several tasks at once it is manipulable task by task; across rounds no theorem speaks | the externality of all tasks of a client together (` + "`clarke: client`" + `); what lies gain over many rounds is measured, on [economics](economics.md) |
+| Theorem 4.3: no deficit | true at predicted cost alone. If the client pays the quote and the agent what it used, errors of prediction make deficits | the same integer on both sides, metered or quoted |
+| agents' costs are honest | assumed, not shown; under VCG an agent gains by asking more | ` + "`pricing: tariff`" + ` and ` + "`posted`" + `, where no owner's lie pays in a round |
+| Eq. 1 adds a share and seconds | they have no common unit | worth, delta and patience make it money, exact in whole nano-credits |
+| congestion is a feature of the predictor alone | all of one batch see the same idle engine and go there | later slots of an engine carry a toll, which is part of the weight and is paid |
+| a batch of 16 or 10 ms | who finds a slot free waits for nothing | a task that meets a free slot is cleared at once |
+| Fig. 5: strategies of whole groups over 100 rounds | a group's profit is no proof of dominance | every client in turn lies alone, in one round, and the round is cleared again |
+
+`
+
+// beyond says what cannot be compared.
+func (r *Results) beyond() string {
+	return fmt.Sprintf(`## What cannot be compared
+
+* **Cost** has no unit in the paper; ratios to IEMAS's are all that can be held against each other. It says 35 %% less than
+  the next on CoQA, which is MFRouter's; RouterDC stands between them in its own table, and beside that it is
+  %.0f %%.
+* **First tokens**: its engines are RTX 4090 and RTX 6000 under a load that it does not say; these are simulated, of a
+  faster card, and hold no client's HTTP. Orders can be compared, not milliseconds.
+* **KV share on HotpotQA**: a question a dialogue, over paragraphs of its own, and here no two dialogues have a block in
+  common; what it finds there (%.3f and less) are templates and passages that questions share.
+* **Number of engines**: it decides what random routing finds in caches, and the paper does not say it.
+* **The paper's routers** but random and its own learn from recorded answers. Where they stand as not made here, nothing
+  of their columns is said.
+* **Payments** (Eq. 8) move no task, so the paper's router is played without them; who pays what is on
+  [economics](economics.md).
+* The market's plan and queue know of seats to come; the paper's router knows of those that are free.
+`, 100*(1-iemasRow().Theirs[0].cost/next(0)), iemasRow().Theirs[2].share)
+}
