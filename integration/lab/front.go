@@ -22,6 +22,8 @@ var entries = []compare.Entry{
 	{Name: "ahead", About: "answers computed ahead where templates drop reasoning", Command: "`lab ahead`"},
 	{Name: "iemas", About: "the market paper's tables and figures, made again: its router and this market",
 		Command: "`lab experiment iemas`"},
+	{Name: "papers", About: "every router, table and figure of the three papers, theirs beside ours, and what held",
+		Command: "`lab experiment papers`"},
 	{Name: "hedge", About: "a task whose engine falls silent", Command: "`lab hedge`", Clock: true},
 	{Name: "clock", About: "the market and rules over HTTP, beside virtual time", Command: "`lab crowd --real`",
 		Clock: true},

@@ -16,7 +16,7 @@ func experimentCommand() *cobra.Command {
 		Short: "Make the experiments of a paper again, theirs beside ours",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(iemasCommand())
+	c.AddCommand(iemasCommand(), papersCommand())
 	return c
 }
 

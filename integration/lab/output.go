@@ -20,7 +20,7 @@ func (o *output) flag(f *pflag.FlagSet, page string) {
 		"them; without it the page is printed as Markdown", page, page))
 }
 
-// put leaves a page, and makes the front page beside it anew.
+// put leaves a page, and makes those of papers and the front page beside it anew.
 func (o *output) put(c *cobra.Command, p *page.Page) error {
 	if o.dir == "" {
 		_, err := io.WriteString(c.OutOrStdout(), p.Markdown())
@@ -29,7 +29,7 @@ func (o *output) put(c *cobra.Command, p *page.Page) error {
 	if err := p.Write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	return front(o.dir)
+	return beside(o.dir)
 }
 
 // onlyFlag adds the flag by which a command is told which of its parts to run.

@@ -34,6 +34,7 @@ var pageCommands = []pageCommand{
 	{"ahead", []string{"ahead"}, false},
 	{"economics", []string{"economics", "--rounds", "150", "--markets", "12"}, false},
 	{"iemas", []string{"experiment", "iemas"}, false},
+	{"papers", []string{"experiment", "papers"}, false},
 	{"hedge", []string{"hedge"}, true},
 	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",
 		"mtrag,rag,tau,small,crowd,two-block,sticky,least-loaded,round-robin,market"}, true},

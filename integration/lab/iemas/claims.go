@@ -33,14 +33,14 @@ func (r *Results) claims() string {
 	for n, w := range r.Worlds {
 		t := iemasRow().Theirs[n]
 		here, held := r.against(w.Name, share.digits, share.of, more)
-		say("IEMAS finds most in caches, "+w.Name, fmt.Sprintf("%.3f", t.share), here, held)
+		say("IEMAS finds most in caches, "+w.Name, fmt.Sprintf("%.3f", t.Share), here, held)
 		if w.Name != "quac" { // where its own table has MFRouter below it
 			here, held = r.against(w.Name, cost.digits, cost.of, less)
-			say("IEMAS costs least, "+w.Name, fmt.Sprintf("%.3f of the next", t.cost/next(n)), here, held)
+			say("IEMAS costs least, "+w.Name, fmt.Sprintf("%.3f of the next", t.Cost/next(n)), here, held)
 		}
 		if w.Name != "coqa" { // where its own table has GMTRouter below it
 			here, held = r.against(w.Name, first.digits, first.of, less)
-			say("IEMAS has the soonest first token, "+w.Name, fmt.Sprintf("%.1f ms", t.first), here, held)
+			say("IEMAS has the soonest first token, "+w.Name, fmt.Sprintf("%.1f ms", t.First), here, held)
 		}
 	}
 	for k, name := range MeasureNames {
@@ -49,10 +49,17 @@ func (r *Results) claims() string {
 		}
 		of := errs(func(e *Errors) float64 { return e.NMAE(k) })
 		means := errs(func(e *Errors) float64 { return e.Mean(k) })
-		least := min(virtual.NewEstimate(of).Mean, virtual.NewEstimate(means).Mean)
+		least := virtual.NewEstimate(of)
+		if m := virtual.NewEstimate(means); m.Mean < least.Mean {
+			least = m
+		}
+		held := word(least.Mean <= theirNMAE[k])
+		if held == fails && least.Mean-least.Within <= theirNMAE[k] {
+			held = apart
+		}
 		said := fmt.Sprintf("%.3f", theirNMAE[k])
 		say("its trees' NMAE of "+name+" is "+said, said, cellOf(3, of)+"; of turns' means "+cellOf(3, means),
-			word(least <= theirNMAE[k]))
+			held)
 	}
 	for _, w := range r.Worlds {
 		here, held := r.against(w.Name, 0, func(f *Figures) float64 { return f.at(turns) }, more)
@@ -110,8 +117,8 @@ func iemasRow() *Router {
 func next(set int) float64 {
 	least := 0.0
 	for _, x := range Routers {
-		if x.Theirs != nil && x.Name != "iemas" && (least == 0 || x.Theirs[set].cost < least) {
-			least = x.Theirs[set].cost
+		if x.Theirs != nil && x.Name != "iemas" && (least == 0 || x.Theirs[set].Cost < least) {
+			least = x.Theirs[set].Cost
 		}
 	}
 	return least
@@ -174,5 +181,5 @@ func (r *Results) beyond() string {
 * **Payments** (Eq. 8) move no task, so the paper's router is played without them; who pays what is on
   [economics](economics.md).
 * The market's plan and queue know of seats to come; the paper's router knows of those that are free.
-`, 100*(1-iemasRow().Theirs[0].cost/next(0)), iemasRow().Theirs[2].share)
+`, 100*(1-iemasRow().Theirs[0].Cost/next(0)), iemasRow().Theirs[2].Share)
 }

@@ -103,8 +103,8 @@ func (r *Results) table1() string {
 			t := []string{"", "", ""}
 			if x.Theirs != nil {
 				of := x.Theirs[n]
-				t = []string{fmt.Sprintf("%.3f", of.share), fmt.Sprintf("%.2f", of.cost/ours.cost),
-					fmt.Sprintf("%.1f", of.first)}
+				t = []string{fmt.Sprintf("%.3f", of.Share), fmt.Sprintf("%.2f", of.Cost/ours.Cost),
+					fmt.Sprintf("%.1f", of.First)}
 			}
 			if !x.Played() {
 				rows = append(rows, append(row, t[0], "not made", t[1], "", "", t[2], "", "", ""))

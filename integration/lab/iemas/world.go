@@ -89,7 +89,7 @@ func fleet(r *Recorded) (f virtual.Fleet) {
 			f.Engines = append(f.Engines, virtual.FleetEngine{Name: fmt.Sprintf("%s-%d", m.name, n+1),
 				Model: m.name, Profile: profile, Faster: models[len(models)-1].size / m.size, Slots: slots,
 				Blocks:  m.blocks(),
-				Context: tokens, Score: r.mean(i),
+				Context: tokens, Score: r.mean(i), Recorded: m.name,
 				Card: market.Price{Miss: price, Hit: price / 10, Out: price}})
 		}
 	}
