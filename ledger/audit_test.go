@@ -176,7 +176,7 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			h := *r.Hold
 			h.Premium++
 			h.Amount++
-			*r = NewHold("hub-maths", h, r.Salt)
+			*r = newHold("hub-maths", h, r.Salt)
 			return fixCapture(f, h)
 		}},
 		{"a slot price of the hub's own", 4, "I6", func(f []Frame) []Frame {
@@ -196,7 +196,7 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			_, r := first(f, KindHold)
 			h := *r.Hold
 			h.Prompt, h.Cached = h.Prompt+2, h.Cached+2
-			*r = NewHold("hub-maths", h, r.Salt)
+			*r = newHold("hub-maths", h, r.Salt)
 			return f
 		}},
 		{"an agent that claims what cannot be", 6, "I5", func(f []Frame) []Frame {

@@ -66,9 +66,14 @@ func (d *desk) oneRound(slots int, bids ...market.Task) []Record {
 	o := clearRound(d.t, r)
 	records := []Record{unwanted(NewRound(d.name, r, o, d.nextSalt()))}
 	for slot, a := range o.Awards {
-		records = append(records, NewHold(d.name, holdFor(r, a, slot), d.nextSalt()))
+		records = append(records, newHold(d.name, holdFor(r, a, slot), d.nextSalt()))
 	}
 	return records
+}
+
+// newHold is a hold by itself.
+func newHold(journal string, h Hold, salt [16]byte) Record {
+	return NewBook().NewHold(HoldID(journal, h.Round, h.Slot), &h, salt)
 }
 
 var card = market.Price{Miss: 2_000_000, Hit: 500_000, Out: 8_000_000}

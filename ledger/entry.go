@@ -26,13 +26,7 @@ func NewRound(journal string, r market.Round, o market.Outcome, salt [16]byte) R
 		Round: &Round{Round: r, Outcome: o}}
 }
 
-// NewHold sets h.Amount of the client's money aside for an award.
-func NewHold(journal string, h Hold, salt [16]byte) Record {
-	return Record{Kind: KindHold, ID: HoldID(journal, h.Round, h.Slot), Salt: salt, Hold: &h,
-		Legs: holdLegs(make([]Leg, 0, 2), Avail(h.Client), Held(h.Client), &h)}
-}
-
-// NewHold is [NewHold] of a hold whose id is known, for a client of the book. The record keeps h, which
+// NewHold sets h.Amount of the money of a client of the book aside for an award. The record keeps h, which
 // must not change after that.
 func (b *Book) NewHold(id string, h *Hold, salt [16]byte) Record {
 	n := b.clientNames(h.Client)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -91,7 +92,7 @@ func (b *bazaar) round() {
 	frame, ends := []Record{unwanted(NewRound(b.name, r, o, b.nextSalt()))}, []Record(nil)
 	for slot, a := range o.Awards {
 		h := holdFor(r, a, slot)
-		frame = append(frame, NewHold(b.name, h, b.nextSalt()))
+		frame = append(frame, newHold(b.name, h, b.nextSalt()))
 		use := market.Usage{Prompt: 400, Cached: b.rng.IntN(400), Output: 1 + b.rng.IntN(200)}
 		cost := market.Settle(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)
 		ends = append(ends, NewCapture(b.name, h, Capture{Outcome: "done", Cost: cost, Usage: use},
@@ -163,7 +164,7 @@ func TestFraudWithTariffs(t *testing.T) {
 		r := find(f, KindHold, 8, nil)
 		h := *r.Hold
 		change(&h)
-		*r = NewHold("hub-maths", h, r.Salt)
+		*r = newHold("hub-maths", h, r.Salt)
 		fixCapture(f, h)
 	}
 	round := func(change func(*market.Round)) func([]Frame) {
@@ -272,7 +273,7 @@ func rechain(frames []Frame) {
 					r.Round.Round.Prev = now
 				}
 				// What the hash was before the fraud is what the next one names.
-				now = (&roundHead{hash: r.Round.Round.Hash()}).next(r.Salt)
+				now = (&roundHead{hash: sha256.Sum256(r.Round.Round.AppendCanonical(nil))}).next(r.Salt)
 				old = next(frames[i:], j+1)
 			case r.Epoch != nil:
 				e := &r.Epoch.Epoch

@@ -89,7 +89,7 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 		for slot, a := range o.Awards {
 			h := holdFor(r, a, slot)
 			holds = append(holds, h)
-			frame = append(frame, NewHold(hub.name, h, hub.nextSalt()))
+			frame = append(frame, newHold(hub.name, h, hub.nextSalt()))
 		}
 		hub.must(frame...)
 		records += len(frame) + len(holds)

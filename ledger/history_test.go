@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -121,11 +122,12 @@ func TestTwoRoundsOfOneFrame(t *testing.T) {
 	d.must(NewAccept("h", 1, "ann", market.Credit, d.nextSalt()))
 	first := d.oneRound(1, market.Task{ID: "ann/t1", Client: "ann"})
 	r := first[0].Round.Round
-	r.Number, r.Prev = r.Number+1, (&roundHead{hash: r.Hash()}).next(first[0].Salt)
+	head := roundHead{hash: sha256.Sum256(r.AppendCanonical(nil))}
+	r.Number, r.Prev = r.Number+1, head.next(first[0].Salt)
 	r.Tasks = []market.Task{{ID: "ann/t2", Client: "ann"}}
 	o := clearRound(t, r)
 	d.must(append(first, NewRound("h", r, o, d.nextSalt()),
-		NewHold("h", holdFor(r, o.Awards[0], 0), d.nextSalt()))...)
+		newHold("h", holdFor(r, o.Awards[0], 0), d.nextSalt()))...)
 	open, err := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Open()
 	if err != nil || len(open) != 2 || open[0].Award.Task != "ann/t1" || open[1].Award.Task != "ann/t2" {
 		t.Errorf("%+v, %v", open, err)

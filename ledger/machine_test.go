@@ -133,7 +133,7 @@ func TestBookAgainstTheOracle(t *testing.T) {
 						Settle: rapid.SampledFrom([]string{market.SettleMetered,
 							market.SettleQuoted}).Draw(t, "settle")}
 					need[c] += h.Amount
-					records = append(records, NewHold("h", h, salt))
+					records = append(records, newHold("h", h, salt))
 					holds[HoldID("h", h.Round, h.Slot)] = h
 				}
 				records[0] = NewRound("h", r, o, salt)

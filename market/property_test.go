@@ -1,6 +1,7 @@
 package market
 
 import (
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,9 @@ func times(n int) int {
 	}
 	return n
 }
+
+// Hash names the round, as the next one does in Prev.
+func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }
 
 // A hub may learn of tasks, agents and edges in any order: the record is the same to the last byte.
 func TestShuffledInputs(t *testing.T) {

@@ -1,9 +1,6 @@
 package market
 
-import (
-	"crypto/sha256"
-	"fmt"
-)
+import "fmt"
 
 // Limits of one round. A hub's rounds are a hundred times smaller. The limits bound the memory that hostile
 // bytes can take, and keep every sum of the solver within an int64.
@@ -304,6 +301,3 @@ func clip(s string) string {
 	}
 	return s
 }
-
-// Hash names the round: SHA-256 over its canonical bytes. The next round carries half of it in Prev.
-func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }

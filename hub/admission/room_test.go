@@ -345,7 +345,7 @@ func (d *desk) ended(kind ledger.Kind) *bus.Receipt {
 		{ledger.NewOpen("math-1", ledger.RoleHub, "math", d.turn.Salt())},
 		{ledger.NewAccept("math-1", 1, "ann", 5000, d.turn.Salt())},
 		{ledger.NewRound("math-1", round, market.Outcome{Awards: []market.Award{{}}}, d.turn.Salt()),
-			ledger.NewHold("math-1", hold, d.turn.Salt())}, {end}} {
+			d.turn.Book.NewHold(ledger.HoldID("math-1", 1, 0), &hold, d.turn.Salt())}, {end}} {
 		if err := d.turn.Commit(records...); err != nil {
 			panic(err)
 		}

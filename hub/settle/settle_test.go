@@ -140,8 +140,9 @@ func (h *house) holdOf(change func(*ledger.Hold)) *Hold {
 	_, prev := h.turn.Book.LastRound()
 	round := market.Round{Domain: "math", Number: x.Rec.Round, Prev: prev, Rule: market.DefaultRule}
 	won := market.Outcome{Awards: []market.Award{{}}}
+	rec := x.Rec
 	if err := h.turn.Commit(ledger.NewRound("hub-math", round, won, h.turn.Salt()),
-		ledger.NewHold("hub-math", x.Rec, h.turn.Salt())); err != nil {
+		h.turn.Book.NewHold(x.ID, &rec, h.turn.Salt())); err != nil {
 		h.Fatal(err)
 	}
 	h.holds = append(h.holds, x)

@@ -209,7 +209,7 @@ func (w *writer) round(n int, last bool, fraud string) error {
 			Quoted: a.Cost, Settle: r.Rule.Settle,
 			Price: card, Prompt: 299_800, Output: 50, MaxTokens: 200, Expires: 1_790_000_100e9}
 		holds = append(holds, h)
-		records = append(records, ledger.NewHold(w.name, h, w.salt()))
+		records = append(records, w.book.NewHold(ledger.HoldID(w.name, h.Round, slot), &h, w.salt()))
 	}
 	if err := w.write(records...); err != nil {
 		return err
