@@ -320,8 +320,8 @@ func (r *Run) End(a Answer, err error) Ending {
 		billed, c.Asserted = bus.Billed(c.Usage, d.Asserted), d.Asserted
 		c.Cost = market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.SlotPrice = c.Cost, d.SlotPrice
-		res.Premium = market.SettlePremium(d.Settle, d.Premium, d.Fee, d.Quoted, c.Cost,
-			d.CostCap+d.Premium-c.Cost)
+		res.Premium = market.SettlePremium(d.Settle, c.Outcome == bus.OutcomeCancelled, d.Premium, d.Fee,
+			d.Quoted, c.Cost, d.CostCap+d.Premium-c.Cost)
 		res.Toll, res.Fee, res.Own = d.Toll, d.Fee, d.Own
 	}
 	if d.Task.Resume == nil && c.Outcome == bus.OutcomeDone {

@@ -17,6 +17,9 @@ func words(n int) Chunk { return Chunk{Text: strings.Repeat("w", n), Count: n, E
 // premiumed adds to a cost what is due beside it of the premium of [bustest.Dispatch], 9 and a fee of 2.
 func premiumed(cost market.Credits) market.Credits { return cost + 9*cost/60_000 + 2 }
 
+// cancelled is the same where the client has ended the answer, sooner than was expected.
+func cancelled(cost market.Credits) market.Credits { return cost + 9 + 2 }
+
 // A served task: what is relayed, what it costs, and that client and hub hear the same.
 func TestRunServed(t *testing.T) {
 	r := NewRun(dispatch("h"), "a1", "tiny", 16)
@@ -180,8 +183,8 @@ func TestRunEndings(t *testing.T) {
 		client  bus.Code
 		cost    market.Credits
 	}{
-		{"cancelled: metered so far, and that much of the premium", ErrCancelled, bus.OutcomeCancelled, bus.CodeCancelled,
-			bus.CodeCancelled, 50*1000 + 2*4000},
+		{"cancelled: metered so far, and the premium as quoted", ErrCancelled, bus.OutcomeCancelled,
+			bus.CodeCancelled, bus.CodeCancelled, 50*1000 + 2*4000},
 		{"out of time", ErrTimeout, bus.OutcomeFailed, bus.CodeTimeout, bus.CodeTimeout, 0},
 		{"shut down", ErrDrained, bus.OutcomeFailed, bus.CodeAgentFailed, bus.CodeAgentFailed, 0},
 		{"the engine is full: no fault", full, bus.OutcomeFailed, bus.CodeNoSlot, bus.CodeNoRoom, 0},
@@ -203,7 +206,7 @@ func TestRunEndings(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 			if paid := e.Result.Paid(); c.outcome == bus.OutcomeFailed && paid != 0 ||
-				c.outcome != bus.OutcomeFailed && paid != premiumed(c.cost) {
+				c.outcome != bus.OutcomeFailed && paid != cancelled(c.cost) {
 				t.Errorf("paid %d", paid)
 			}
 			if e.Result.Message == "" || e.Result.Chunks != 1 ||
@@ -238,7 +241,7 @@ func TestRunEndings(t *testing.T) {
 			e := r.End(Answer{Unmetered: true}, err)
 			if c := e.Completion; c.Usage != (market.Usage{Prompt: 60, Cached: 32}) ||
 				c.Outcome != bus.OutcomeCancelled || c.Cost != 28*1000+32*100 || c.Relayed != 0 ||
-				c.NoCacheReport || !c.Unmetered || e.Result.Paid() != premiumed(c.Cost) {
+				c.NoCacheReport || !c.Unmetered || e.Result.Paid() != cancelled(c.Cost) {
 				t.Errorf("%+v", c)
 			}
 		})

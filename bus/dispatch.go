@@ -64,7 +64,7 @@ type DispatchReply struct {
 // Completion outcomes.
 const (
 	OutcomeDone      = "done"      // served to its end
-	OutcomeCancelled = "cancelled" // by the client: what was served until then is due
+	OutcomeCancelled = "cancelled" // by the client: what was served until then, and the premium, is due
 	OutcomeFailed    = "failed"    // by the agent or its engine: nothing is due
 )
 

@@ -219,10 +219,12 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 // What an agent is dispatched, and what of it is paid.
 var (
 	holdKinds = []string{"task"}
-	outcomes  = []string{"done", "cancelled"}
+	outcomes  = []string{"done", cancelled}
 )
 
-// words judges what a hold is for and how a capture came, which nothing that is paid depends on (level 2).
+const cancelled = "cancelled" // by its client
+
+// words judges what a hold is for and how a capture came (level 2).
 func (a *Audit) words(seq uint64, r *Record) {
 	switch {
 	case r.Kind == KindHold && !slices.Contains(holdKinds, r.Hold.Kind):

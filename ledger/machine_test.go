@@ -169,7 +169,8 @@ func TestBookAgainstTheOracle(t *testing.T) {
 					h = Hold{Client: "ann", Agent: "a", Round: round, Slot: slot, Amount: 10}
 				}
 				cost := market.Credits(rapid.Int64Range(-1, 70).Draw(t, "cost"))
-				r := NewCapture("h", h, Capture{Outcome: "done", Cost: cost}, salt)
+				outcome := rapid.SampledFrom([]string{"done", "cancelled"}).Draw(t, "outcome")
+				r := NewCapture("h", h, Capture{Outcome: outcome, Cost: cost}, salt)
 				if rapid.Bool().Draw(t, "void") {
 					r = NewVoid("h", h, "timeout", salt)
 				}
@@ -192,7 +193,8 @@ func TestBookAgainstTheOracle(t *testing.T) {
 					p.avail[h.Client] += h.Amount
 				} else {
 					due := h.Premium
-					if h.Settle == market.SettleMetered && h.Quoted > 0 {
+					follows := outcome == "done" || cost > h.Quoted
+					if h.Settle == market.SettleMetered && h.Quoted > 0 && follows {
 						due = min(h.Fee+(h.Premium-h.Fee)*cost/h.Quoted, h.Amount-cost)
 					}
 					p.avail[h.Client] += h.Amount - cost - due

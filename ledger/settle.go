@@ -82,7 +82,8 @@ func (h *Hold) valid(id string) error {
 
 // Due returns what a capture pays beside its cost: the premium, by the rule of the hold.
 func (h *Hold) Due(c *Capture) market.Credits {
-	return market.SettlePremium(h.Settle, h.Premium, h.Fee, h.Quoted, c.Cost, h.Amount-c.Cost)
+	return market.SettlePremium(h.Settle, c.Outcome == cancelled, h.Premium, h.Fee, h.Quoted, c.Cost,
+		h.Amount-c.Cost)
 }
 
 // applyEnd ends a hold by a capture or a void.

@@ -61,6 +61,14 @@
 // has left: a task is as dear beside its card as it was quoted. Where quotes are unbiased that is, on the
 // mean, what the round asked for. An answer longer than quoted may come to more than its value, as by cost.
 //
+// Who cancels pays no less than was quoted: else one that names a large max_tokens, for which much is
+// expected, and cancels soon would pay next to nothing, time and again. Where it cancels is its choice, so no
+// forecast learns from that: it would teach that its answers are short, for small tolls on long ones.
+//
+// Proportion misses two things. A hold has room for the worst case, and for the premium once: an answer that
+// runs to its max_tokens pays hardly more than was quoted, however short it was expected to be. And where
+// prompts take all of an engine's time a short answer pays less for as much of it.
+//
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
 // another; under "client", the default, its tasks are priced together and it cannot. What they cost the
 // others is split over its seats by their slot prices, and it pays the part of those in which its tasks

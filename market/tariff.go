@@ -292,9 +292,10 @@ func Settle(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credi
 }
 
 // SettlePremium returns what is due beside the cost. A premium is for a slot for as long as an answer takes,
-// so under metered it follows the cost, all but the flat fee. left is what the hold has beside the cost.
-func SettlePremium(rule string, premium, fee, quoted, cost, left Credits) Credits {
-	if rule == SettleQuoted || quoted <= 0 {
+// so under metered it follows the cost, all but the flat fee, and is no less than quoted where its client has
+// cancelled. left is what the hold has beside the cost.
+func SettlePremium(rule string, cancelled bool, premium, fee, quoted, cost, left Credits) Credits {
+	if rule == SettleQuoted || quoted <= 0 || cancelled && cost < quoted {
 		return premium
 	}
 	return min(fee+Part(premium-fee, int64(cost), int64(quoted)), left)

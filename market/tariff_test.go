@@ -407,23 +407,28 @@ func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round
 func TestPremiumFollowsTheAnswer(t *testing.T) {
 	for _, c := range []struct {
 		rule                             string
+		cancelled                        bool
 		premium, fee, quoted, cost, left Credits
 		want                             Credits
 	}{
-		{SettleMetered, 40, 0, 100, 100, 500, 40},           // as quoted
-		{SettleMetered, 40, 0, 100, 10, 500, 4},             // a tenth of it
-		{SettleMetered, 40, 0, 100, 300, 500, 120},          // three times as long
-		{SettleMetered, 40, 4, 100, 10, 500, 7},             // the fee stays, the rest is rounded down
-		{SettleMetered, 40, 4, 100, 0, 500, 4},              // nothing was served that has a price
-		{SettleMetered, 40, 0, 100, 300, 60, 60},            // no more than the hold has
-		{SettleMetered, 40, 3, 0, 0, 500, 40},               // a card that asks for nothing
-		{SettleMetered, 40, 3, 0, 9, 500, 40},               // or expected to
-		{SettleMetered, 0, 0, 100, 300, 500, 0},             // nobody else was there
-		{SettleQuoted, 40, 0, 100, 10, 500, 40},             // all is as quoted
-		{SettleMetered, MaxCredits, 0, 1, MaxCredits, 9, 9}, // nothing overflows
-		{SettleMetered, MaxCredits, 0, MaxCredits, MaxCredits, MaxCredits, MaxCredits},
+		{SettleMetered, false, 40, 0, 100, 100, 500, 40},           // as quoted
+		{SettleMetered, false, 40, 0, 100, 10, 500, 4},             // a tenth of it
+		{SettleMetered, false, 40, 0, 100, 300, 500, 120},          // three times as long
+		{SettleMetered, false, 40, 4, 100, 10, 500, 7},             // the fee stays, the rest is rounded down
+		{SettleMetered, false, 40, 4, 100, 0, 500, 4},              // nothing was served that has a price
+		{SettleMetered, false, 40, 0, 100, 300, 60, 60},            // no more than the hold has
+		{SettleMetered, false, 40, 3, 0, 0, 500, 40},               // a card that asks for nothing
+		{SettleMetered, false, 40, 3, 0, 9, 500, 40},               // or expected to
+		{SettleMetered, false, 0, 0, 100, 300, 500, 0},             // nobody else was there
+		{SettleQuoted, false, 40, 0, 100, 10, 500, 40},             // all is as quoted
+		{SettleMetered, true, 40, 4, 100, 10, 500, 40},             // its client has ended it
+		{SettleMetered, true, 40, 4, 100, 0, 500, 40},              // before its first token
+		{SettleMetered, true, 40, 0, 100, 300, 500, 120},           // or late
+		{SettleMetered, false, MaxCredits, 0, 1, MaxCredits, 9, 9}, // nothing overflows
+		{SettleMetered, false, MaxCredits, 0, MaxCredits, MaxCredits, MaxCredits, MaxCredits},
 	} {
-		if got := SettlePremium(c.rule, c.premium, c.fee, c.quoted, c.cost, c.left); got != c.want {
+		got := SettlePremium(c.rule, c.cancelled, c.premium, c.fee, c.quoted, c.cost, c.left)
+		if got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
