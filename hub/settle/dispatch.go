@@ -16,7 +16,7 @@ const (
 	dispatchAgain = 2
 	toldAfter     = 4
 
-	endAgain = time.Second // how soon the end of a hold is tried again that could not be recorded
+	endAgain = time.Second // how soon it is looked at again whether a hold can end that could not
 
 	// repeatWithin is the time within which an agent has sent its completions again: it pauses for five
 	// seconds at most, after two in which nobody answered.
@@ -150,29 +150,26 @@ func (r *Room) due(h *Hold) {
 			why: "the agent did not report an end in time; nothing was charged"})
 	case h.State == Kept && a.former(h):
 		r.void(h, Lost, agentFailed(agentRestarted))
-	case h.State.May(NoReply) && h.again < dispatchAgain && !h.Cancelled && h.hasBody():
+	case h.State.May(NoReply) && h.again < dispatchAgain && !h.Cancelled:
 		if !h.Repeated() {
 			r.hub.Avoid(h, NoReply)
 		}
 		r.happens(h, NoReply)
+	case h.State == Withdrawn && a.Silent && r.Hears():
+		// If it wakes up it finds the withdrawal next to the dispatch, and whatever it says belongs to an
+		// attempt that was given up.
+		u := agentFailed(fmt.Sprintf("agent %s did not answer, and says nothing", h.Rec.Agent))
+		u.wait = r.elsewhere(h)
+		r.void(h, Elsewhere, u)
 	default:
-		if wait := r.leaves(h, a); wait != nil {
-			u := agentFailed(fmt.Sprintf("agent %s did not answer, and says nothing", h.Rec.Agent))
-			u.wait = wait
-			r.void(h, Elsewhere, u)
-			break
-		}
 		// Nobody knows whether the agent has the task. It is told to end it, and the task goes nowhere else
 		// before this hold has ended.
 		r.happens(h, Unanswered)
 	}
-	if !h.State.Ended() && !h.timer.IsSet() { // its end could not be recorded
+	if !h.State.Ended() && !h.timer.IsSet() { // its end could not be recorded, or its agent may fall silent
 		r.turn.Set(&h.timer, now.Add(endAgain))
 	}
 }
-
-// hasBody reports whether the body is kept that another agent would need.
-func (h *Hold) hasBody() bool { return h.Msg != nil && len(h.Msg.Body) > 0 }
 
 // Repeated reports whether the hold was dispatched again, so that its agent may have had it before.
 func (h *Hold) Repeated() bool { return h.again > 0 }

@@ -94,16 +94,6 @@ func (r *Room) elsewhere(h *Hold) (wait func()) {
 	return wait
 }
 
-// leaves is like elsewhere where the agent hangs or is cut off, and nil where the task is to wait for the
-// agent. An agent that wakes up finds the withdrawal next to the dispatch, and whatever it says belongs to an
-// attempt that was given up.
-func (r *Room) leaves(h *Hold, a Agent) (wait func()) {
-	if h.State != Withdrawn || !a.Silent || h.Cancelled || h.Task.Told || !h.hasBody() {
-		return nil
-	}
-	return r.elsewhere(h)
-}
-
 // Registered takes in a registration of the agent of a hold, and ends what ran on an earlier process of it. A
 // new registration can only follow the end of the old lease, so that process is dead. It may have written
 // down completions before: while the registration names its boot as a former one, its holds wait for them. So

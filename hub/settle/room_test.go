@@ -76,14 +76,36 @@ func TestWhatBecomesOfAHold(t *testing.T) {
 			h.account(x, unsaid) // it wakes up
 		}, Void, []string{"avoided: no reply", handedOut, handedOut, "void by another may have it",
 			"waits for another agent"}},
+		{"nobody replies, and no other agent would serve it", func(h *house, x *Hold) {
+			h.agent.Silent = true
+			for range 4 {
+				h.pass(2 * time.Second)
+			}
+		}, Void, []string{"avoided: no reply", handedOut, handedOut, "void by another may have it",
+			"waits again"}},
 		{"nobody replies for long", func(h *house, x *Hold) {
-			h.agent.Silent = true // but no other agent would serve it
-			for range 5 {
+			for range 4 {
 				h.pass(2 * time.Second)
 			}
 			h.reply(x, "")
 		}, Late, []string{"avoided: no reply", handedOut, handedOut, "answered unknown", "spoke",
 			"served by a-1"}},
+		{"nobody is heard, as the bus is away", func(h *house, x *Hold) {
+			h.agent.Silent = true
+			h.room.Cut(true)
+			for range 5 {
+				h.pass(2 * time.Second)
+			}
+		}, Withdrawn, []string{"avoided: no reply", handedOut, handedOut, "answered unknown",
+			"answered unknown"}},
+		{"nobody replies for long, and then its agent vanishes", func(h *house, x *Hold) {
+			for range 4 {
+				h.pass(2 * time.Second)
+			}
+			h.agent.Silent = true
+			h.pass(time.Second)
+		}, Void, []string{"avoided: no reply", handedOut, handedOut, "answered unknown",
+			"void by another may have it", `done "agent_failed": agent a-1 did not answer, and says nothing`}},
 		{"nobody heard it the second time", func(h *house, x *Hold) {
 			h.pass(2 * time.Second)
 			h.reply(x, bus.CodeUnavailable)

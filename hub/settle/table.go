@@ -38,7 +38,7 @@ const (
 	Refuses    Event = "refuses"                 // its agent does not, for a reason that lies with the agent
 	NoReply    Event = "no reply"                // its agent does not reply in time, and may not have heard
 	Unanswered Event = "unanswered"              // no reply to the last dispatch, or to the withdrawal
-	Elsewhere  Event = "another may have it"     // the same, and another may have the task of a silent agent
+	Elsewhere  Event = "another may have it"     // the same, and its agent is silent, too
 	Served     Event = "served"                  // its agent's account: served, or until its client cancelled
 	Unused     Event = "unused"                  // its agent's account: cancelled before the engine spoke
 	Unsaid     Event = "given up unsaid"         // its agent's account: given up before the engine spoke
@@ -106,7 +106,7 @@ var rows = []row{
 	{unsure, Refuses, Rule{To: Void, Then: []Effect{Again, End}}},
 	{asked, NoReply, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
 	{asked, Unanswered, Rule{To: Withdrawn, Then: []Effect{Withdraw}}},
-	{[]State{Withdrawn}, Unanswered, Rule{Then: []Effect{TellUnknown, AwaitEnd}}},
+	{[]State{Withdrawn}, Unanswered, Rule{Then: []Effect{TellUnknown}}},
 	{[]State{Withdrawn}, Elsewhere, Rule{To: Void, Then: []Effect{Again, End}}},
 	{open, Served, Rule{To: Captured, Then: []Effect{End}}},
 	{open, Unused, Rule{To: Void, Then: []Effect{End}}},
