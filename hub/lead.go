@@ -26,6 +26,9 @@ func (n *Node) Restore() error {
 		rec, a := &x.Rec, n.fleet.Enrol(x.Rec.Agent)
 		t := n.meeting.NewTask(admission.New(rec.Client, rec.Task, rec.Digest, rec.Attempt), n.turn.Now())
 		t.Until(x.Deadline)
+		if old := n.admission.Find(rec.Client, rec.Task); old != nil {
+			state.Whole = old.Whole
+		}
 		t.Task, x.Task = state, &t.Task
 		t.Hold = &hold{Hold: x, Whose: t, Agent: a}
 		t.To(t.Reply)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/openai"
 	"souk/hub/admission"
 	"souk/hub/estimate"
 	"souk/hub/forecast"
@@ -105,7 +104,7 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	h := t.Hold
 	n.meeting.Read(t, m)
 	deadline, no := n.admission.Deadline(n.turn.Now(), m)
-	if t.Until(deadline); no != nil || n.meeting.SetTerms(t) != nil {
+	if t.Until(deadline); no != nil || n.meeting.SetTerms(t) != nil || n.meeting.Rest(t, h.Rec.Model) != nil {
 		t.Msg, t.Asks = nil, forecast.Task{}
 		n.admission.Refuse(m, bus.CodeUnknown, 0, "an agent may be serving the task, whose deadline has passed")
 		return
@@ -128,10 +127,6 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Rec.Agent, h.Watch))
 }
 
-// backOffBound bounds the tokens of an answer that goes on the next agent may take back, for a whole
-// character.
-const backOffBound = 3
-
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
 // what is left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n requests) admitRest(old *task, m *bus.Task) {
@@ -148,18 +143,8 @@ func (n requests) admitRest(old *task, m *bus.Task) {
 	if no == nil {
 		no = n.meeting.SetTerms(t)
 	}
-	if k := len(m.Resume.Tokens); k > 0 && no == nil {
-		parses, err := openai.CanContinue(m.Resume, m.Body)
-		if err != nil {
-			no = n.turn.Refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err))
-		}
-		t.Rest(n.turn.Now())
-		m.Model = old.Final().Model
-		m.MaxTokens = min(t.Whole, max(0, t.Whole-k)+backOffBound)
-		t.Asks.Parses, t.Asks.Model, t.Asks.Source.Most = parses, m.Model, m.MaxTokens
-		if !t.Asks.Open() {
-			t.Asks.MaxTokens = m.MaxTokens
-		}
+	if no == nil {
+		no = n.meeting.Rest(t, old.Final().Model)
 	}
 	var need estimate.Need
 	if no == nil {

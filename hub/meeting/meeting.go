@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/hub/account"
 	"souk/hub/admission"
 	"souk/hub/config"
@@ -144,6 +145,30 @@ func (r *Room) SetTerms(t *Task) *bus.Result {
 	t.Asks.Usual = x.Usual
 	if err := t.Set(&r.cfg.Terms, t.Msg, x); err != nil {
 		return r.turn.Refusal(t.Msg, bus.CodeBadTerms, 0, "%v", err)
+	}
+	return nil
+}
+
+// backOffBound bounds the tokens of an answer that goes on the next agent may take back, for a whole
+// character.
+const backOffBound = 3
+
+// Rest has a task, some of whose answer was delivered, go on with it: the same model, and what is left of
+// max_tokens.
+func (r *Room) Rest(t *Task, model string) *bus.Result {
+	m, k := t.Msg, t.Msg.Carried()
+	if k == 0 {
+		return nil
+	}
+	parses, err := openai.CanContinue(m.Resume, m.Body)
+	if err != nil {
+		return r.turn.Refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err))
+	}
+	t.Entry.Rest(r.turn.Now())
+	m.Model, m.MaxTokens = model, min(t.Whole, max(0, t.Whole-k)+backOffBound)
+	t.Asks.Parses, t.Asks.Model, t.Asks.Source.Most = parses, m.Model, m.MaxTokens
+	if !t.Asks.Open() {
+		t.Asks.MaxTokens = m.MaxTokens
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func (r *Room) add(h *Hold) {
 	h.timer.Due, h.look.Due = func() { r.due(h) }, func() { r.looks(h) }
 	r.holds[h.ID] = h
 	if h.Msg.Carried() == 0 {
-		h.Task.Whole = h.Rec.MaxTokens
+		h.Task.Whole = max(h.Task.Whole, h.Rec.MaxTokens)
 	}
 }
 

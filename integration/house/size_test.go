@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_416
+	mostProduct = 94_414
 	mostHub     = 18_739
-	mostRoot    = 1_405 // package hub itself, which wires its rooms
+	mostRoot    = 1_392 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
