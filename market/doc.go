@@ -65,9 +65,9 @@
 // expected, and cancels soon would pay next to nothing, time and again. Where it cancels is its choice, so no
 // forecast learns from that: it would teach that its answers are short, for small tolls on long ones.
 //
-// Proportion misses two things. A hold has room for the worst case, and for the premium once: an answer that
-// runs to its max_tokens pays hardly more than was quoted, however short it was expected to be. And where
-// prompts take all of an engine's time a short answer pays less for as much of it.
+// Proportion misses two things. A hold has room for the premium once beside the worst case, so an answer that
+// runs to its max_tokens pays hardly more than was quoted, however short it was expected. And where prompts
+// take all of an engine's time a short answer pays less for as much, by its part of the quote.
 //
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
 // another; under "client", the default, its tasks are priced together and it cannot. What they cost the
