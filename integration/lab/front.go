@@ -14,6 +14,7 @@ var entries = []compare.Entry{
 		Command: "`lab games`"},
 	{Name: "forecast", About: "what a hub expects of its agents, beside what came", Command: "`lab forecast`"},
 	{Name: "cachesage", About: "which blocks of agents' prompts an engine should keep", Command: "`lab cachesage`"},
+	{Name: "routers", About: "routers that learn, beside the best single model, and as rivals", Command: "`lab routers`"},
 	{Name: "policies", About: "runtime policies, on against off, beside the simpler rule",
 		Command: "`lab policies`"},
 	{Name: "economics", About: "the market as a game: lies, settlement, pricings, clusters",

@@ -24,6 +24,7 @@ func root() *cobra.Command {
   lab replay FILE  anybody's trace under every rule and the market
   lab experiment   a paper's own experiments, theirs beside ours
   lab pages        every page of results anew
+  lab routers      routers that have learned, beside the best single model; lab learn makes their weights
   lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
   lab train        the classifier's model, made and judged anew`,
 		Version:       daemon.Version(),
@@ -35,6 +36,7 @@ func root() *cobra.Command {
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), frontierCommand(),
 		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
 		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
-		floodCommand(), trainCommand(), evalCommand(), loadCommand(), experimentCommand())
+		floodCommand(), trainCommand(), evalCommand(), learnCommand(), routersCommand(), loadCommand(),
+		experimentCommand())
 	return c
 }

@@ -30,6 +30,7 @@ var pageCommands = []pageCommand{
 		"coding-open200-P5,coding-open200-P5-ends,mooncake," +
 		"lru,lru-told,lfu,arc,ttl-best,paper,paper+prefetch,ours,ours-before,belady"}, false},
 	{"policies", []string{"policies", "--seeds", "5"}, false},
+	{"routers", []string{"routers", "--seeds", "5", "--tasks", "600"}, false},
 	{"hints", []string{"hints", "--seeds", "5", "--turns", "200"}, false},
 	{"ahead", []string{"ahead"}, false},
 	{"economics", []string{"economics", "--rounds", "150", "--markets", "12"}, false},

@@ -20,12 +20,20 @@ import (
 func main() {
 	format := flag.String("format", "souk", "one of "+strings.Join(replay.FormatNames(), ", ")+
 		"; or chains or lmcache, traces of blocks; or whowhen or taubench-calls, logs of agents; or "+
-		"questions, of RouteProfile")
+		"questions, of RouteProfile; or routing, of RouteProfile, LLMRouter and RouterArena")
 	n := flag.Int("n", 50, "dialogues to keep: those with the smallest hash of their id, in that order")
 	maxBytes := flag.Int("max-bytes", 8000, "pass over dialogues with more text than this")
 	answers := flag.Bool("answers", true, "keep the recorded answers")
 	system := flag.String("system", "", "system prompt for dialogues without one")
 	flag.Parse()
+	if *format == "routing" && flag.NArg() > 1 {
+		files := flag.Args()
+		if err := routing(files[1:], files[0]); err != nil {
+			fmt.Fprintln(os.Stderr, "mkdata:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: mkdata [flags] FILE > data/NAME.jsonl")
 		os.Exit(2)

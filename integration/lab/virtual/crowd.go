@@ -12,6 +12,7 @@ import (
 
 	"souk/agentd/vllmsim"
 	"souk/cmd/replay"
+	"souk/integration/lab/learned"
 	"souk/integration/lab/runs"
 	"souk/integration/lab/traces"
 )
@@ -208,14 +209,19 @@ func questions() (all []*Script, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, q := range asked {
+	data, err := learned.Recorded()
+	if err != nil {
+		return nil, err
+	}
+	read := data.Set("routeprofile").Rows // in the same order
+	for i, q := range asked {
 		s := &Script{chains: [][]uint64{nil}, recorded: map[string]recorded{}}
 		t := turn{}
 		for model, x := range q.Models {
 			t.prompt, t.output = max(t.prompt, int(x[1])), max(t.output, int(x[2]))
 			s.recorded[model] = recorded{x[0], int(x[2])}
 		}
-		s.turns = []turn{t}
+		s.turns, s.read = []turn{t}, []learned.Question{read[i].Question}
 		all = append(all, s)
 	}
 	return all, nil

@@ -64,7 +64,9 @@ type EngineView struct {
 	Context int // tokens that a prompt may have
 	Card    market.Price
 	Score   float64
-	Profile vllmsim.Profile // how long a step takes
+	// whose answers its own are as good as, where it was recorded how good those were
+	Recorded string
+	Profile  vllmsim.Profile // how long a step takes
 
 	Scrape    Scrape
 	ScrapedAt time.Time
@@ -114,8 +116,9 @@ func NewView(s *Setting) *View {
 	for i := range v.Engines {
 		c, o := s.engine(i), s.offer(i)
 		v.Engines[i] = EngineView{Slots: c.Slots, Room: c.Blocks - 1,
-			Context: cmp.Or(o.Context, usualContext), Card: o.Card, Score: o.Score, Profile: c.Profile,
-			index: kv.New(c.Blocks, c.BlockSize), service: mean{of: firstService}}
+			Context: cmp.Or(o.Context, usualContext), Card: o.Card, Score: o.Score, Recorded: o.Recorded,
+			Profile: c.Profile,
+			index:   kv.New(c.Blocks, c.BlockSize), service: mean{of: firstService}}
 	}
 	return v
 }

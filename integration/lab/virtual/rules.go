@@ -36,7 +36,8 @@ func Add(r Rule) {
 	case taken:
 		panic(fmt.Sprintf("virtual: two rules are called %q", r.Name))
 	case r.Name == "" || strings.ContainsAny(r.Name, ": ,") || r.Name == MarketName || r.New == nil:
-		panic(fmt.Sprintf("virtual: a rule %q: it needs a name without colon, comma or space, and New", r.Name))
+		panic(fmt.Sprintf("virtual: a rule %q: it needs a name without colon, comma or space, and New",
+			r.Name))
 	case (r.Knob == "") != (len(r.Values) == 0):
 		panic(fmt.Sprintf("virtual: rule %q: a knob has values, and values are of a knob", r.Name))
 	}
@@ -124,7 +125,8 @@ func (b *blind) see(r *Request, v *View) *Request {
 	k := b.seen[r]
 	if k == nil {
 		k = &Request{ID: r.ID, Caller: r.Caller, Play: r.Play, Turn: r.Turn, Group: r.Group, Terms: r.Terms,
-			Temper: r.Temper, Engine: Wait, Job: Job{Prompt: r.Prompt, Hashes: r.Hashes[:r.Prompt/v.block]}}
+			Temper: r.Temper, Engine: Wait, Read: r.Read, Job: Job{Prompt: r.Prompt,
+				Hashes: r.Hashes[:r.Prompt/v.block]}}
 		b.seen[r], b.real[k] = k, r
 	}
 	k.Arrived = r.Arrived

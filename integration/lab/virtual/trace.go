@@ -12,6 +12,7 @@ import (
 	"souk/agentd/vllmsim/kv"
 	"souk/bus"
 	"souk/cmd/replay"
+	"souk/integration/lab/learned"
 	"souk/market"
 )
 
@@ -36,6 +37,8 @@ type Script struct {
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
 	recorded map[string]recorded // of the one answer, by the model that gave it
+	// of each turn's question what routers read of it; nil: nobody knows its text
+	read []learned.Question
 
 	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
@@ -66,6 +69,7 @@ func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
 		s.texts = append(s.texts, quoted(d.System))
 		var ids []uint32
 		for t := range d.Turns {
+			s.read = append(s.read, learned.Reader().Read(d.Turns[t].User))
 			s.texts = append(s.texts, quoted(d.Turns[t].User), quoted(d.Turns[t].Answer))
 			ids = vllmsim.ChatTokens(s.messages(0, t))
 			answer := vllmsim.Tokens().Encode(nil, d.Turns[t].Answer)
@@ -188,6 +192,9 @@ type Request struct {
 	Refusals             int            // how often it was told to come back, and did
 	Paid                 market.Credits // by its client
 	Cut                  bool           // the answer ended where its agent may ask no more for it
+
+	// what routers read of the question; nil: nobody knows its text
+	Read *learned.Question
 
 	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
 
