@@ -160,7 +160,7 @@ func (r *Room) due(h *Hold) {
 		// attempt that was given up.
 		u := agentFailed(fmt.Sprintf("agent %s did not answer, and says nothing", h.Rec.Agent))
 		u.wait = r.elsewhere(h)
-		r.void(h, Elsewhere, u)
+		r.void(h, Silent, u)
 	default:
 		// Nobody knows whether the agent has the task. It is told to end it, and the task goes nowhere else
 		// before this hold has ended.

@@ -99,7 +99,7 @@ func (r *Room) end(h *Hold, to State, then Effect, rec ledger.Record, how Ending
 	}
 	ack := bus.CodeLate
 	switch {
-	case then == Move, then == Again && (e == Elsewhere || e == Unsaid):
+	case then == Move, then == Again && (e == Silent || e == Unsaid):
 		ack = bus.CodeMoved // else its agent would tell the reader that it failed
 	case e == Served || e == Unused || e == Unsaid || e == Failed:
 		ack = ""

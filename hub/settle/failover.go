@@ -34,7 +34,7 @@ const (
 // goesOn reports whether the task of a hold may be given to anybody after it.
 func (r *Room) goesOn(h *Hold) bool {
 	return r.turn.Leading && !r.turn.Draining && h.Msg != nil && !h.Cancelled &&
-		r.turn.Now().Before(h.Deadline)
+		(h.Next == nil || h.Next.Resume.Seq == 0) && r.turn.Now().Before(h.Deadline)
 }
 
 // mayTryAgain reports whether a task is tried again whose hold ended through no fault of its own: not if its

@@ -74,14 +74,14 @@ func TestWhatBecomesOfAHold(t *testing.T) {
 			h.agent.Silent = true
 			h.pass(2 * time.Second)
 			h.account(x, unsaid) // it wakes up
-		}, Void, []string{"avoided: no reply", handedOut, handedOut, "void by another may have it",
+		}, Void, []string{"avoided: no reply", handedOut, handedOut, "void by agent silent",
 			"waits for another agent"}},
 		{"nobody replies, and no other agent would serve it", func(h *house, x *Hold) {
 			h.agent.Silent = true
 			for range 4 {
 				h.pass(2 * time.Second)
 			}
-		}, Void, []string{"avoided: no reply", handedOut, handedOut, "void by another may have it",
+		}, Void, []string{"avoided: no reply", handedOut, handedOut, "void by agent silent",
 			"waits again"}},
 		{"nobody replies for long", func(h *house, x *Hold) {
 			for range 4 {
@@ -105,7 +105,7 @@ func TestWhatBecomesOfAHold(t *testing.T) {
 			h.agent.Silent = true
 			h.pass(time.Second)
 		}, Void, []string{"avoided: no reply", handedOut, handedOut, "answered unknown",
-			"void by another may have it", `done "agent_failed": agent a-1 did not answer, and says nothing`}},
+			"void by agent silent", `done "agent_failed": agent a-1 did not answer, and says nothing`}},
 		{"nobody heard it the second time", func(h *house, x *Hold) {
 			h.pass(2 * time.Second)
 			h.reply(x, bus.CodeUnavailable)

@@ -38,7 +38,6 @@ const (
 	Refuses    Event = "refuses"                 // its agent does not, for a reason that lies with the agent
 	NoReply    Event = "no reply"                // its agent does not reply in time, and may not have heard
 	Unanswered Event = "unanswered"              // no reply to the last dispatch, or to the withdrawal
-	Elsewhere  Event = "another may have it"     // the same, and its agent is silent, too
 	Served     Event = "served"                  // its agent's account: served, or until its client cancelled
 	Unused     Event = "unused"                  // its agent's account: cancelled before the engine spoke
 	Unsaid     Event = "given up unsaid"         // its agent's account: given up before the engine spoke
@@ -48,7 +47,7 @@ const (
 	Dead       Event = "agent dead"              // nobody listens at its agent
 	Lost       Event = "agent lost"              // its agent cannot have served it: restarted, or dead
 	GivenUp    Event = "reader gives up"         // its reader has no end of the answer, its agent is dead
-	Silent     Event = "agent silent"            // neither its reader nor the hub hears its agent
+	Silent     Event = "agent silent"            // the hub does not hear its agent, nor does its reader
 	Expired    Event = "expired"                 // its time is over
 	Cancelled  Event = "cancelled by the client" // its client wants no more of it
 )
@@ -107,7 +106,7 @@ var rows = []row{
 	{asked, NoReply, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
 	{asked, Unanswered, Rule{To: Withdrawn, Then: []Effect{Withdraw}}},
 	{[]State{Withdrawn}, Unanswered, Rule{Then: []Effect{TellUnknown}}},
-	{[]State{Withdrawn}, Elsewhere, Rule{To: Void, Then: []Effect{Again, End}}},
+	{[]State{Withdrawn}, Silent, Rule{To: Void, Then: []Effect{Again, End}}},
 	{open, Served, Rule{To: Captured, Then: []Effect{End}}},
 	{open, Unused, Rule{To: Void, Then: []Effect{End}}},
 	{[]State{Withdrawn}, Unsaid, Rule{To: Void, Then: []Effect{Move, Again, End}}},
@@ -133,7 +132,6 @@ var rows = []row{
 	{taken, Refuses, Rule{Not: "it has said that it serves, or may have: it contradicts itself"}},
 	{open, NoReply, Rule{Not: "it is dispatched no more, once it is taken or withdrawn"}},
 	{taken, Unanswered, Rule{Not: "no reply is waited for"}},
-	{open, Elsewhere, Rule{Not: "its agent is told to end it first"}},
 	{open, FirstLate, Rule{Not: "its agent has not said that it serves, or is to end it"}},
 	{unsure, GivenUp, Rule{Not: "its reader is asked only where its agent may serve it"}},
 }

@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_414
-	mostHub     = 18_739
+	mostProduct = 94_412
+	mostHub     = 18_737
 	mostRoot    = 1_392 // package hub itself, which wires its rooms
 )
 
