@@ -87,7 +87,8 @@ ALONE += hub/tariff hub/turn hub/settle ledger ledger/treasury market/certify ma
 LAB_ALONE := ahead cachesage/sage prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
-# do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.
+# do share nothing is what a test of each named SideBySide has the race detector look for, and only that one runs
+# with it.
 SIDE := market
 LAB_SIDE := . cachesage economics forecast games hints virtual
 
@@ -125,7 +126,7 @@ space := $() $()
 NAMES := ^($(subst $(space),|,$(strip $(HEAVY))))$$
 
 define plain
-$(GO) -C $(1) $(TEST) -p 2 $(addprefix ./,$(2))
+$(GO) -C $(1) $(TEST) -p 2 -skip SideBySide $(addprefix ./,$(2))
 $(if $(3),$(GO) -C $(1) $(TEST) -p 2 -run '$(NAMES)' $(addprefix ./,$(3)))
 endef
 

@@ -30,11 +30,15 @@ func TestDeployment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every command")
 	}
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, "souk/cmd/...")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	// as the tests of a fleet do, in the same place: it links what is not there yet
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", "bin/tests/", "./cmd/...")
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	bin, err := filepath.Abs("../../bin/tests")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, string){
 		"every file is its own daemon's":           deployedFiles,

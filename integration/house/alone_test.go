@@ -21,6 +21,9 @@ func TestNoGoroutine(t *testing.T) {
 			for _, where := range goroutines(t, path, code) {
 				t.Errorf("%s: take %s out of ALONE in the Makefile", where, pkg)
 			}
+			if sideBySide.Match(code) {
+				t.Errorf("%s has a test named SideBySide, which runs nowhere, as %s is in ALONE", path, pkg)
+			}
 		}
 	}
 	for _, pkg := range listed(t, "SIDE") {
@@ -45,6 +48,9 @@ func TestNoGoroutine(t *testing.T) {
 		for path, code := range sources(t, pkg) {
 			is := strings.HasSuffix(path, "_test.go") && bytes.Contains(code, []byte("testing.Short()"))
 			short = short || is
+			if sideBySide.Match(code) {
+				t.Errorf("%s has a test named SideBySide, which runs with the race detector alone", path)
+			}
 		}
 		if !short {
 			t.Errorf("%s leaves nothing out of its short tests: take it out of LONG in the Makefile", pkg)

@@ -87,6 +87,7 @@ func TestAnOlderCopyBehindTheLock(t *testing.T) {
 
 // Likewise of a copy that went on elsewhere, to as many frames or more: it is another history.
 func TestACopyThatWentOnBehindTheLock(t *testing.T) {
+	alone(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing is proven here")
 	}

@@ -411,6 +411,7 @@ func drain(r *Reader) (n int, err error) {
 }
 
 func TestMissingSectors(t *testing.T) {
+	alone(t)
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	mustAppend(t, j, frames(1, 1, 10)...)

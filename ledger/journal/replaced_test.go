@@ -19,6 +19,7 @@ import (
 // While a journal is written, a copy is put in its place, or it is moved away. The writer goes on in files
 // that no name leads to: so it takes nothing more, a second later at most, and writes nothing beside a copy.
 func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
+	alone(t)
 	for name, put := range map[string]func(t *testing.T, backup, dir string){
 		"all files, one by one": func(t *testing.T, backup, dir string) { overwrite(t, backup, dir, true) },
 		"segments, one by one": func(t *testing.T, backup, dir string) {
@@ -109,6 +110,7 @@ func TestAJournalThatIsMovedAwayAndBack(t *testing.T) {
 // A start that no LOCK keeps out finds the living writer by its segments before it changes anything: what
 // that one is writing looks like what a crash tore.
 func TestASecondStartChangesNothing(t *testing.T) {
+	alone(t)
 	for name, second := range map[string]func(t *testing.T, dir string, living *Journal) (at string){
 		"by another path": func(t *testing.T, dir string, _ *Journal) string {
 			twin := t.TempDir()
@@ -199,6 +201,7 @@ func TestACopyWrittenIntoTheFilesBetweenTwoLooks(t *testing.T) {
 
 // The look goes through all segments since the one before, and to their end.
 func TestACopyIsFoundBehindTheNextSegment(t *testing.T) {
+	alone(t)
 	for name, also := range map[string]func(put func(size int), k *Journal){
 		"which the writer went on to": func(put func(int), _ *Journal) { put(segmentBytes); put(10) },
 		"which is the copy's": func(_ func(int), k *Journal) {
@@ -247,6 +250,7 @@ func TestACopyIsFoundBehindTheNextSegment(t *testing.T) {
 
 // A writer's own frames, of all sizes and in as many segments as they fill between two looks, are no copy's.
 func TestNoLookTakesAJournalForACopy(t *testing.T) {
+	alone(t)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
 	dir, now := filepath.Join(t.TempDir(), "j"), time.Unix(1, 0)
@@ -278,6 +282,7 @@ func TestNoLookTakesAJournalForACopy(t *testing.T) {
 
 // However long a journal is, its writer holds no more files open.
 func TestAWriterHoldsFewFilesOpen(t *testing.T) {
+	alone(t)
 	open := func(dir string) (n int) {
 		fds, err := filepath.Glob("/proc/self/fd/*")
 		if err != nil || len(fds) == 0 {

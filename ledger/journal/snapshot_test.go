@@ -256,6 +256,7 @@ func TestSnapshotsThatDoNotFit(t *testing.T) {
 
 // Damage behind a snapshot is refused, and a journal that lost segments, whatever snapshots there are.
 func TestASnapshotHidesNoLoss(t *testing.T) {
+	alone(t)
 	sound := long(t, 450_000)
 	for name, spoil := range map[string]func(segs []segment) error{
 		"damage in the last segment": func(segs []segment) error {

@@ -13,6 +13,7 @@ import (
 // alone in its sector, what is left looks like a byte that changed; but a sound journal is never called
 // damaged.
 func TestATornWriteIsNoDamageWhereverItsSectorsEnd(t *testing.T) {
+	alone(t)
 	dir := filepath.Join(t.TempDir(), "hub-maths")
 	j := mustOpen(t, dir)
 	var list []ledger.Frame

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,15 +20,15 @@ import (
 	"souk/bus/client"
 )
 
-// Build makes the commands in dir, as static programs.
-func Build(ctx context.Context, dir string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", dir, "./cmd/...")
+// build makes the commands, static, where tests of other packages find them: it links what is not there yet.
+func build(ctx context.Context) (dir string, err error) {
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", "bin/tests/", "./cmd/...")
 	build.Dir = "../../.." // the module of the market
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return nil
+	return filepath.Abs("../../../bin/tests")
 }
 
 // Each calls f with every proxy of the links.

@@ -30,11 +30,7 @@ func commands(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds every command and runs them as processes")
 	}
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "souk-fleet-"); built.err == nil {
-			built.err = Build(context.Background(), built.dir)
-		}
-	})
+	built.Do(func() { built.dir, built.err = build(context.Background()) })
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
@@ -45,11 +41,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role))
 	}
-	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // begin starts a fleet in a directory of the test's own. Whatever the test leaves running is killed at its

@@ -15,13 +15,13 @@ func TestBeliefIsTheCacheAcrossKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every command and runs them as processes")
 	}
-	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, "./cmd/...")
+	// as the tests of a fleet do, in the same place: it links what is not there yet
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", "bin/tests/", "./cmd/...")
 	build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	o := BeliefOptions{Bin: bin, Dir: t.TempDir(), Duration: 8 * time.Second,
+	o := BeliefOptions{Bin: "../../../bin/tests", Dir: t.TempDir(), Duration: 8 * time.Second,
 		Seed: rand.Uint64(), Pause: 300 * time.Millisecond, Every: time.Second, Progress: t.Output()}
 	t.Logf("seed %d", o.Seed)
 	r, err := Belief(t.Context(), o)
