@@ -20,7 +20,7 @@ func TestARegimeThatEndsIsNewsToWhoeverItCharged(t *testing.T) {
 		c.Regimes.Transition, c.Regimes.Saturated = regime.Params{Overlap: 0}, regime.Params{Overlap: 0}
 		c.Silence, c.Suspect, c.Prewarm.Every = time.Hour, time.Hour, 0
 	})
-	for _, x := range h.replica.OpenHolds() { // the crowd leaves
+	for _, x := range h.openHolds() { // the crowd leaves
 		h.must(h.step(&bus.Completion{Agent: x.Agent, Boot: 1,
 			Hold:   ledger.HoldID("hub-math", x.Round, x.Slot),
 			Client: x.Client, Task: x.Task, Outcome: bus.OutcomeFailed, Code: bus.CodeEngineFailed}))

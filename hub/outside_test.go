@@ -33,6 +33,7 @@ type house struct {
 	now     time.Time
 	replica *ledger.Book
 	frames  []ledger.Frame
+	begun   []string // holds that may be open
 
 	prepaid map[string]market.Credits // with the treasury; a client without an entry is unknown to it
 	grants  []bus.Grant
@@ -138,6 +139,11 @@ func (h *house) run() {
 				h.t.Fatalf("the ledger refuses frame %d: %v", f.Seq, err)
 			}
 			h.frames = append(h.frames, f)
+			for i := range f.Records {
+				if f.Records[i].Kind == ledger.KindHold {
+					h.begun = append(h.begun, f.Records[i].ID)
+				}
+			}
 		}
 		for _, d := range r.Dispatches {
 			if err := d.Validate(); err != nil {
@@ -261,9 +267,21 @@ func (h *house) depose() {
 	}
 }
 
+// openHolds returns all open holds, by round and slot.
+func (h *house) openHolds() (open []ledger.Hold) {
+	h.begun = slices.DeleteFunc(h.begun, func(id string) bool {
+		rec, is := h.replica.Hold(id)
+		if is {
+			open = append(open, rec)
+		}
+		return !is
+	})
+	return open
+}
+
 // runningAt counts the open holds at an agent.
 func (h *house) runningAt(id string) (n int) {
-	for _, rec := range h.replica.OpenHolds() {
+	for _, rec := range h.openHolds() {
 		if rec.Agent == id {
 			n++
 		}

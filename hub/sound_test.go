@@ -11,6 +11,7 @@ import (
 	"souk/hub/admission"
 	"souk/hub/meeting"
 	"souk/hub/queue"
+	"souk/ledger"
 	"souk/market"
 )
 
@@ -87,9 +88,16 @@ func (n *Node) Remembers() int { return len(n.admission.Known()) }
 
 // AtStart returns everything that a hub knows before it leads.
 func (n *Node) AtStart() []any {
+	var open []ledger.Hold
+	for _, a := range n.fleet.All() {
+		for _, h := range n.holds(a) {
+			rec, _ := n.turn.Book.Hold(h.ID)
+			open = append(open, rec)
+		}
+	}
 	return []any{n.admission, n.settle, n.money, n.fleet.All(), n.turn.Now(),
 		n.turn.Nano(), n.turn.Next(),
-		n.turn.Book.Balances("*"), n.turn.Book.OpenHolds(), n.turn.Book.Tariffs()}
+		n.turn.Book.Balances("*"), n.turn.Book.OpenCount(), open, n.turn.Book.Tariffs()}
 }
 
 // PrintAtStart is a print of that, with types left out: hubs that know the same mostly have the same.

@@ -430,7 +430,7 @@ func (s *storm) startAgain() {
 		}
 	}
 	clear(s.taken) // whether an agent took it is not in the journal
-	for _, rec := range s.replica.OpenHolds() {
+	for _, rec := range s.openHolds() {
 		s.recovered[ledger.HoldID("hub-math", rec.Round, rec.Slot)] = true
 	}
 	s.started()
@@ -526,7 +526,7 @@ func (s *storm) check() {
 	}
 
 	twice := map[string]bool{}
-	for _, h := range s.replica.OpenHolds() {
+	for _, h := range s.openHolds() {
 		k := h.Client + "/" + h.Task
 		if twice[k] {
 			s.t.Fatalf("task %s of %s has two open holds", h.Task, h.Client)

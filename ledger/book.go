@@ -330,18 +330,6 @@ func (b *Book) Ended(id string) Kind {
 	return 0
 }
 
-// OpenHolds returns all open holds, by round and slot.
-func (b *Book) OpenHolds() []Hold {
-	holds := make([]Hold, 0, len(b.open))
-	for _, h := range b.open {
-		holds = append(holds, *h)
-	}
-	slices.SortFunc(holds, func(x, y Hold) int {
-		return cmp.Or(cmp.Compare(x.Round, y.Round), cmp.Compare(x.Slot, y.Slot))
-	})
-	return holds
-}
-
 // OpenCount is the number of open holds.
 func (b *Book) OpenCount() int { return len(b.open) }
 

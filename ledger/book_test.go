@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"souk/market"
@@ -69,6 +71,18 @@ func (d *desk) oneRound(slots int, bids ...market.Task) []Record {
 		records = append(records, newHold(d.name, holdFor(r, a, slot), d.nextSalt()))
 	}
 	return records
+}
+
+// OpenHolds returns all open holds, by round and slot.
+func (b *Book) OpenHolds() []Hold {
+	holds := make([]Hold, 0, len(b.open))
+	for _, h := range b.open {
+		holds = append(holds, *h)
+	}
+	slices.SortFunc(holds, func(x, y Hold) int {
+		return cmp.Or(cmp.Compare(x.Round, y.Round), cmp.Compare(x.Slot, y.Slot))
+	})
+	return holds
 }
 
 // newHold is a hold by itself.
