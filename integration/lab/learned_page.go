@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"souk/bus/regular"
 	"souk/integration/lab/learned"
 	"souk/integration/lab/page"
 	"souk/integration/lab/virtual"
@@ -25,7 +27,7 @@ var learnedRivals = []string{"random", "best", "cheapest", "least-loaded", "two-
 func routersCommand() *cobra.Command {
 	o := virtual.CrowdOptions{Loads: []float64{0.6, 0.9}, Rules: append(learned.Names(), learnedRivals...),
 		Traces: learnedWorlds, World: virtual.World{Terms: virtual.Tempers, Callers: virtual.OwnKeys}}
-	seeds, seed := []uint{5}, uint64(1)
+	seeds, seed, file := []uint{5}, uint64(1), ""
 	var out output
 	c := &cobra.Command{
 		Use:   "routers",
@@ -34,13 +36,27 @@ func routersCommand() *cobra.Command {
 learned from, beside the best single model and who knows all answers; and plays them on a mixed fleet beside
 other rules and the market. Their weights are built in: lab learn makes them anew. The same seeds give
 the same figures on any machine.`,
-		Example: "  lab routers --out integration/results",
-		Args:    cobra.NoArgs,
+		Example: "  lab routers --out integration/results\n" +
+			"  lab learn --seed 2 --out other.weights && lab routers --weights other.weights",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if o.Seeds, err = seedsOf(seeds); err != nil {
 				return err
 			}
 			if err := withFleet(&o.World, "mixed"); err != nil {
+				return err
+			}
+			if file != "" {
+				data, err := regular.Read(file, learned.MostBytes)
+				if err != nil {
+					return err
+				}
+				j, err := judge(func(group string) ([]*learned.Router,
+					error) { return learned.Decode(data, group) }, seed)
+				if err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+				_, err = io.WriteString(c.OutOrStdout(), j.text.String())
 				return err
 			}
 			o.Progress = progressOf("rules")
@@ -57,6 +73,8 @@ the same figures on any machine.`,
 		"how many runs of each rule, from seeds 1, 2, ...; or several seeds: 3,7,9")
 	f.IntVar(&o.Tasks, "tasks", 1500, "tasks of one run")
 	f.Uint64Var(&seed, "seed", seed, "of the samples of questions that intervals are of")
+	f.StringVar(&file, "weights", "",
+		"judge these, made by lab learn, and play nothing; the built-in ones if not given")
 	o.Engines = 8
 	return c
 }
@@ -108,21 +126,25 @@ thousandths of a credit; p50 and p99 are of the first token, in ms; share is of 
 On fleets whose engines are all alike, or of models that nobody has scores of, a learned router is the rule random.
 `
 
-func routersPage(ctx context.Context, command string, o virtual.CrowdOptions, seed uint64) (*page.Page,
-	error) {
-	p := &page.Page{Name: "routers", Title: "Routers that learn", Command: command,
-		Plots: map[string]page.Plot{}}
+// judged holds what routers come to on the sets of recorded answers.
+type judged struct {
+	text    strings.Builder
+	plot    page.Plot
+	figures map[string][]learned.Line
+	left    [][]string // what was left out, by set
+}
+
+// judge judges the routers of each group, found by its name.
+func judge(find func(group string) ([]*learned.Router, error), seed uint64) (*judged, error) {
 	data, err := learned.Recorded()
 	if err != nil {
 		return nil, err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, routersHead, learned.Samples, seed)
-	plot := page.Plot{Title: "quality beside the best single model", Y: "points of 100, and 95 % of samples"}
-	figures := map[string][]learned.Line{}
-	var left [][]string
+	j := &judged{plot: page.Plot{Title: "quality beside the best single model",
+		Y: "points of 100, and 95 % of samples"},
+		figures: map[string][]learned.Line{}}
 	for _, g := range learned.Groups {
-		routers, err := learned.Routers(g.Name)
+		routers, err := find(g.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -136,11 +158,12 @@ func routersPage(ctx context.Context, command string, o virtual.CrowdOptions, se
 			if err != nil {
 				return nil, err
 			}
-			figures[name] = lines
-			fmt.Fprintf(&b, "\n## %s: %d models, %d questions\n\n", name, len(set.Models), len(set.Rows))
-			b.WriteString(page.Table([]string{"who chooses", "quality", "beside", "in three parts",
-				"size"}, lineCells(lines)))
-			b.WriteString("\n" + said(lines))
+			j.figures[name] = lines
+			fmt.Fprintf(&j.text, "\n## %s: %d models, %d questions\n\n", name, len(set.Models), len(set.Rows))
+			j.text.WriteString(page.Table([]string{"who chooses", "quality", "beside", "in three parts",
+				"size"},
+				lineCells(lines)))
+			j.text.WriteString("\n" + said(lines))
 			unknown := 0
 			for _, m := range set.Models {
 				if _, ok := data.Cards[m]; !ok {
@@ -149,21 +172,32 @@ func routersPage(ctx context.Context, command string, o virtual.CrowdOptions, se
 			}
 			for _, l := range lines {
 				if l.Router {
-					plot.Put(l.Who, name, 100*l.More, 50*(l.MoreHigh-l.MoreLow))
+					j.plot.Put(l.Who, name, 100*l.More, 50*(l.MoreHigh-l.MoreLow))
 				}
 			}
-			left = append(left, []string{name, fmt.Sprint(len(set.Rows)), fmt.Sprint(set.Doubled),
-				fmt.Sprint(set.Empty),
-				fmt.Sprint(set.Missing), fmt.Sprint(both), fmt.Sprint(unknown)})
+			j.left = append(j.left, []string{name, fmt.Sprint(len(set.Rows)), fmt.Sprint(set.Doubled),
+				fmt.Sprint(set.Empty), fmt.Sprint(set.Missing), fmt.Sprint(both), fmt.Sprint(unknown)})
 		}
 	}
-	p.Plots["beside"] = plot
-	b.WriteString(page.Place("beside"))
+	return j, nil
+}
+
+func routersPage(ctx context.Context, command string, o virtual.CrowdOptions, seed uint64) (*page.Page,
+	error) {
+	j, err := judge(learned.Routers, seed)
+	if err != nil {
+		return nil, err
+	}
+	p := &page.Page{Name: "routers", Title: "Routers that learn", Command: command, Figures: j.figures,
+		Plots: map[string]page.Plot{"beside": j.plot}}
+	var b strings.Builder
+	fmt.Fprintf(&b, routersHead, learned.Samples, seed)
+	b.WriteString(j.text.String() + page.Place("beside"))
 	b.WriteString("\n## What was left out\n\nOf rows with one text all but the first are left out, as are rows without a " +
 		"score. A score that two sets have of one question and model is learned from as their mean, and judged as each " +
 		"set has it.\n\n")
 	b.WriteString(page.Table([]string{"set", "questions", "doubled rows", "empty rows", "missing scores",
-		"scores in two sets", "models no table has"}, left))
+		"scores in two sets", "models no table has"}, j.left))
 	fmt.Fprintf(&b, routersHow, (learned.WeightBytes()+500)/1000, "`lab learn`")
 	rows, err := virtual.Crowd(ctx, o)
 	if err != nil {
@@ -190,7 +224,7 @@ func routersPage(ctx context.Context, command string, o virtual.CrowdOptions, se
 		p.Plots[trace] = chart
 		b.WriteString(page.Place(trace))
 	}
-	p.Text, p.Figures = b.String(), figures
+	p.Text = b.String()
 	return p, nil
 }
 
@@ -222,14 +256,11 @@ func said(lines []learned.Line) string {
 			oracle = l.More
 		case !l.Router:
 		case l.MoreLow > 0:
-			above = append(above, l.Who)
+			above, most = append(above, l.Who), max(most, l.More)
 		case l.MoreHigh < 0:
 			below = append(below, l.Who)
 		default:
 			level = append(level, l.Who)
-		}
-		if l.Router {
-			most = max(most, l.More)
 		}
 	}
 	var parts []string

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"souk/classifier/model"
 )
@@ -42,14 +43,18 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// scratches are large, and texts are many.
+var scratches = sync.Pool{New: func() any { return new(model.Scratch) }}
+
 // Encoder turns texts into sketches: sums of a row for each distinct n-gram, of length one.
 type Encoder struct{ rows *tensor }
 
 // Read returns all that a router knows of a text.
 func (e *Encoder) Read(text string) Question {
-	var s model.Scratch
+	s := scratches.Get().(*model.Scratch)
+	defer scratches.Put(s)
 	var sums [Size]int32
-	for _, b := range buckets(&s, text) {
+	for _, b := range buckets(s, text) {
 		for d, x := range e.rows.bytes[Size*b : Size*(b+1)] {
 			sums[d] += int32(x)
 		}

@@ -38,6 +38,9 @@ func (t *tensor) matrix() *matrix {
 	return m
 }
 
+// MostBytes bounds a weights file.
+const MostBytes = 16 << 20
+
 // Magic opens a weights file; its last character is the version of what stands in it.
 const Magic = "SOUKRTR1"
 

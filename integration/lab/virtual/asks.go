@@ -71,9 +71,7 @@ func (s *Setting) ask(q *Request) {
 	t := q.script.turns[q.Turn]
 	q.Prompt, q.Output, q.Engine = t.prompt, t.output+s.Thought, Wait
 	q.Terms, q.Temper = s.terms(q)
-	if q.Turn < len(q.script.read) {
-		q.Read = &q.script.read[q.Turn]
-	}
+	q.asked = q.script.asked
 }
 
 // thinks returns how long a caller thinks before its next question.

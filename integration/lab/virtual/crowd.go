@@ -221,7 +221,7 @@ func questions() (all []*Script, err error) {
 			t.prompt, t.output = max(t.prompt, int(x[1])), max(t.output, int(x[2]))
 			s.recorded[model] = recorded{x[0], int(x[2])}
 		}
-		s.turns, s.read = []turn{t}, []learned.Question{read[i].Question}
+		s.turns, s.asked = []turn{t}, &reading{all: []learned.Question{read[i].Question}}
 		all = append(all, s)
 	}
 	return all, nil

@@ -58,7 +58,7 @@ func TestLearnedRules(t *testing.T) {
 					t.Fatal(err)
 				}
 				r := prompt(i, 9)
-				r.ID, r.Read = i, &rows[i].Question
+				r.ID, r.asked = i, &reading{all: []learned.Question{rows[i].Question}}
 				chosen[p.Arrive(Start, r, v)] = true
 			}
 			for k := range chosen {
@@ -108,7 +108,7 @@ func TestLearnedRulesAndCost(t *testing.T) {
 			v := threeModels()
 			for i := range rows[:200] {
 				r := prompt(i, 9)
-				r.ID, r.Read = i, &rows[i].Question
+				r.ID, r.asked = i, &reading{all: []learned.Question{rows[i].Question}}
 				paid[rule] += float64(v.Cost(p.Arrive(Start, r, v), r))
 			}
 		}
@@ -146,13 +146,13 @@ func TestRoutersReadTheQuestionsThatArePlayed(t *testing.T) {
 	}
 	read := map[string]bool{}
 	for _, r := range playedBy(t, s, "random") {
-		read[fmt.Sprint(*r.Read)] = true
+		read[fmt.Sprint(*r.Read())] = true
 	}
 	if len(read) < 100 {
 		t.Errorf("of 200 questions %d differ", len(read))
 	}
 	for _, r := range playedBy(t, small(t, 1), "random") { // dialogues have texts
-		if *r.Read != learned.Reader().Read(r.script.said[r.Turn].User) {
+		if *r.Read() != learned.Reader().Read(r.script.said[r.Turn].User) {
 			t.Fatalf("turn %d is read as something else", r.Turn)
 		}
 	}

@@ -67,7 +67,7 @@ func (l *learner) candidates(r *Request, v *View) (of []candidate) {
 	if len(of) < 2 {
 		return of
 	}
-	read := r.Read
+	read := r.Read()
 	if read == nil {
 		read = &learned.Question{}
 	}

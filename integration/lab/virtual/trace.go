@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"souk/agentd/vllmsim"
@@ -37,8 +38,8 @@ type Script struct {
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
 	recorded map[string]recorded // of the one answer, by the model that gave it
-	// of each turn's question what routers read of it; nil: nobody knows its text
-	read []learned.Question
+	// its questions, as routers that learned read them; nil: nobody knows the texts
+	asked *reading
 
 	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
@@ -65,11 +66,12 @@ type recorded struct {
 func NewScripts(ds []replay.Dialogue, shared bool, blockSize int) []*Script {
 	var out []*Script
 	for _, d := range ds {
-		s := &Script{system: d.System, said: d.Turns, inSystem: !shared && d.System != ""}
+		s := &Script{system: d.System, said: d.Turns, inSystem: !shared && d.System != "",
+			asked: &reading{}}
 		s.texts = append(s.texts, quoted(d.System))
 		var ids []uint32
 		for t := range d.Turns {
-			s.read = append(s.read, learned.Reader().Read(d.Turns[t].User))
+			s.asked.texts = append(s.asked.texts, d.Turns[t].User)
 			s.texts = append(s.texts, quoted(d.Turns[t].User), quoted(d.Turns[t].Answer))
 			ids = vllmsim.ChatTokens(s.messages(0, t))
 			answer := vllmsim.Tokens().Encode(nil, d.Turns[t].Answer)
@@ -193,8 +195,7 @@ type Request struct {
 	Paid                 market.Credits // by its client
 	Cut                  bool           // the answer ended where its agent may ask no more for it
 
-	// what routers read of the question; nil: nobody knows its text
-	Read *learned.Question
+	asked *reading // the dialogue's questions
 
 	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
 
@@ -202,6 +203,30 @@ type Request struct {
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
 	lots   *rand.Rand // its caller's
+}
+
+// reading holds what routers that learned read of a dialogue's questions, found when the first of them asks.
+type reading struct {
+	texts []string
+	once  sync.Once
+	all   []learned.Question
+}
+
+// Read returns what routers that learned read of the question; nil where nobody knows its text.
+func (r *Request) Read() *learned.Question {
+	x := r.asked
+	if x == nil {
+		return nil
+	}
+	x.once.Do(func() {
+		for _, text := range x.texts {
+			x.all = append(x.all, learned.Reader().Read(text))
+		}
+	})
+	if r.Turn >= len(x.all) {
+		return nil
+	}
+	return &x.all[r.Turn]
 }
 
 // Stated holds the terms of a caller.
