@@ -90,7 +90,7 @@ LAB_ALONE := ahead cachesage/sage prose traces train
 # do share nothing is what a test of each named SideBySide has the race detector look for, and only that one runs
 # with it.
 SIDE := market
-LAB_SIDE := . cachesage economics forecast games hints virtual
+LAB_SIDE := virtual . cachesage economics forecast games hints
 
 # Their long tests compute, or wait, on what their short ones show the race detector, too: it has these alone,
 # the rest runs without it, and make soak has all of them with it.
@@ -106,11 +106,12 @@ HEAVY_IN := integration cmd/souk integration/hostile integration/knowing
 # The longest first, that none of them is waited for alone at the end.
 FIRST := integration cmd/souk
 
-# make lint vets. Many tests wait more than they compute: two parts run at once, two packages of each, on two
-# cores, too.
+# make lint vets. Many tests wait more than they compute: two parts run at once, three packages of each, on two
+# cores, too. One is with the race detector and one is without, so that neither compiles what the other does, and
+# what computes most is last, with its longest package first.
 TEST  := test -vet=off -timeout 10m
 RACE  := $(TEST) -race
-PARTS := test-race test-plain lab-plain lab-race
+PARTS := test-race test-plain lab-race lab-plain
 .PHONY: $(PARTS)
 
 # A third of the processor time goes into compiling: nobody debugs these programs, and the compiler, which ends
@@ -126,15 +127,15 @@ space := $() $()
 NAMES := ^($(subst $(space),|,$(strip $(HEAVY))))$$
 
 define plain
-$(GO) -C $(1) $(TEST) -p 2 -skip SideBySide $(addprefix ./,$(2))
-$(if $(3),$(GO) -C $(1) $(TEST) -p 2 -run '$(NAMES)' $(addprefix ./,$(3)))
+$(GO) -C $(1) $(TEST) -p 3 -skip SideBySide $(addprefix ./,$(2))
+$(if $(3),$(GO) -C $(1) $(TEST) -p 3 -run '$(NAMES)' $(addprefix ./,$(3)))
 endef
 
 # $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST): those that run with it.
 define race
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 2 -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
-$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 2 -short $(addprefix ./,$(5)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 2 -run SideBySide $(addprefix ./,$(4))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 3 -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
+$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 3 -short $(addprefix ./,$(5)))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 3 -run SideBySide $(addprefix ./,$(4))
 endef
 
 test-race:
@@ -170,7 +171,7 @@ soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed 
 	bin/lab soak --duration $(EVENTTIME) --events
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
 	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m -v -run TestForgedOutcomes ./market
-	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone' ./integration/hostile ./integration/gateway ./integration
+	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestNothingTells|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone' ./hub ./integration/hostile ./integration/gateway ./integration
 	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -p 4 -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, two million forged outcomes and more

@@ -221,7 +221,7 @@ func playApart(t *testing.T, seed uint64, ended, clarke string, cold bool) []str
 // moment at which it is, says how much of it was cached: where all else is the same, all of that is the same,
 // however others' tasks end meanwhile, and whether its first token has come.
 func TestNothingTellsWhatIsInHand(t *testing.T) {
-	seeds := uint64(20)
+	seeds := uint64(8)
 	if os.Getenv("SOUK_SOAK") != "" {
 		seeds = 1000
 	}

@@ -103,7 +103,15 @@ func long(t *testing.T, size int) (dir string) {
 	dir = filepath.Join(t.TempDir(), "hub")
 	j := mustOpen(t, dir)
 	for seq := uint64(1); seq <= 40; seq += 5 {
-		mustAppend(t, j, frames(seq, 5, size)...)
+		list := frames(seq, 5, size)
+		for i := range list { // as long, of records that are few and long
+			few := list[i].Records[:len(list[i].Records)/20+1]
+			for k := range few {
+				few[k].Transfer.Note = strings.Repeat("n", 4000)
+			}
+			list[i].Records = few
+		}
+		mustAppend(t, j, list...)
 		if seq+4 == 20 || seq+4 == 30 {
 			mustSnapshot(t, j)
 		}
