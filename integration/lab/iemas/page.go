@@ -29,6 +29,7 @@ var columns = []struct {
 	{"p99", 0, func(f *Figures) float64 { return f.P99 }},
 	{"quality", 3, func(f *Figures) float64 { return f.Quality }},
 	{"welfare", 1, func(f *Figures) float64 { return f.Welfare }},
+	{"a second", 0, func(f *Figures) float64 { return f.Second }},
 	{"refused", 3, func(f *Figures) float64 { return f.Refused }},
 }
 
@@ -76,7 +77,26 @@ beside the recorded answers; a cached token costs a tenth. Callers state no term
 	}
 	b.WriteString(page.Table([]string{"set", "what", "turns", "left out, too long", "quality by", "rows",
 		"a score missing", "doubled"}, rows))
+	b.WriteString("\n" + routers())
 	return b.String()
+}
+
+// routers says what each router is here, and where that was published.
+func routers() string {
+	var rows [][]string
+	for _, x := range Routers {
+		about, source := x.About, x.Source
+		for _, rule := range virtual.Rules() {
+			if rule.Name == x.rule() {
+				about, source = rule.About, rule.Source
+			}
+		}
+		if !x.Played() {
+			about = "not made: " + about
+		}
+		rows = append(rows, []string{"`" + x.Name + "`", x.Paper, about, source})
+	}
+	return page.Table([]string{"router", "in Table 1", "what it does", "source"}, rows)
 }
 
 func seeds(all []uint64) string {
@@ -126,7 +146,8 @@ func (r *Results) table1() string {
 func (r *Results) loads() string {
 	var b strings.Builder
 	b.WriteString("\n## The same with more callers\n\nThe paper has one load. Half as many callers as there are slots, and half " +
-		"as many again as slots, who then are short.\n")
+		"as many again as slots, who then are short. In a closed loop who is served sooner asks sooner, so welfare stands by " +
+		"the task and by the second.\n")
 	heading := []string{"set", "router"}
 	for _, c := range columns {
 		heading = append(heading, c.name)

@@ -18,6 +18,7 @@ type Figures struct {
 	P99     float64   // of them
 	Quality float64   // of an answer
 	Welfare float64   // of a task: value as served less cost, micro-credits
+	Second  float64   // the same a second, between the first and the last end
 	Refused float64   // of tasks
 	Grows   []float64 // welfare of the first tasks to end, together
 }
@@ -82,6 +83,9 @@ func (w *World) figures(all []*virtual.Request) (f Figures) {
 		if n < turns {
 			f.Grows = append(f.Grows, sum)
 		}
+	}
+	if n := len(all); n > 1 {
+		f.Second = sum / max(1e-3, (all[n-1].Done-all[0].Done).Seconds())
 	}
 	served := float64(max(1, len(first)))
 	f.Share, f.Cost, f.Quality = float64(cached)/float64(max(1, prompt)), f.Cost/served, f.Quality/served
