@@ -32,18 +32,8 @@ func iemasClaims() (all []Claim) {
 		}
 		all = append(all, c)
 	}
-	first := func(set string) []Ref {
-		return labelled(cells("iemas", set, "p50", "random", "iemas"), set+": random",
-			"IEMAS")
-	}
 	truth, deficit := "Does lying about values pay?", "Who bears the errors of prediction?"
 	return append(all,
-		Claim{Part: "abstract", What: "first tokens up to 2.9 times as soon as the baselines'",
-			Theirs:  "2.9",
-			Ours:    append(append(first("coqa"), first("quac")...), first("hotpotqa")...),
-			Command: experiment,
-			Held:    func(x []float64) bool { return max(x[0]/x[1], x[2]/x[3], x[4]/x[5]) >= 2.9 },
-			Why:     "beside random routing alone; its 2.9 are beside GMTRouter's on QuAC"},
 		Claim{Part: "Figs. 1, 2, 8", What: "drawings of the system", Drawing: true},
 		Claim{Part: "Fig. 5",
 			What:    "who tells the truth has more than aggressive, conservative and random bidders",
