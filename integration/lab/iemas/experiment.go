@@ -81,10 +81,7 @@ func Play(ctx context.Context, o Options) (*Results, error) {
 		out.Worlds = append(out.Worlds, w)
 		for _, callers := range Loads {
 			for _, r := range Routers {
-				if r.Played() {
-					out.cells = append(out.cells, cell{set.Name, r.Name, callers,
-						make([]Figures, len(o.Seeds))})
-				}
+				out.cells = append(out.cells, cell{set.Name, r.Name, callers, make([]Figures, len(o.Seeds))})
 			}
 			for _, p := range Placers {
 				out.streams = append(out.streams, stream{set.Name, p, callers,

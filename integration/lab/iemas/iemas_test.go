@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"souk/integration/lab/learned"
 	"souk/integration/lab/traces"
 	"souk/integration/lab/virtual"
 )
@@ -150,13 +151,53 @@ func TestTheRouterAsPrinted(t *testing.T) {
 	}
 	lot, err := w.play("random", 1, Loads[0], 600)
 	if err != nil || own.Share < lot.Share+0.1 || own.Cost > lot.Cost {
-		t.Errorf("share %.3f, by lot %.3f; cost %.1f and %.1f; %v", own.Share, lot.Share, own.Cost, lot.Cost, err)
+		t.Errorf("share %.3f, by lot %.3f; cost %.1f and %.1f; %v", own.Share, lot.Share, own.Cost, lot.Cost,
+			err)
 	}
 	if len(own.Grows) != turns || own.Grows[turns-1] <= 0 {
 		t.Errorf("welfare of %d turns is %v", turns, own.Grows)
 	}
 	if _, err := w.play("iemas", 1, Loads[2], 400); err != nil { // where slots are short
 		t.Error(err)
+	}
+}
+
+// Routers that have learned read the question for which a turn stands: the row of their own set has the same
+// scores.
+func TestWhatLearnedRoutersRead(t *testing.T) {
+	data, err := learned.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := data.Set("routeprofile")
+	for i := range Sets {
+		w := world(t, i)
+		for k, n := range w.row {
+			for m, name := range names() {
+				if got := set.Rows[n].Scores[slices.Index(set.Models, name)]; got != w.scores[k][m] {
+					t.Fatalf("%s: question %d of row %d: %s has %v, and %v in the set", w.Name, k, n, name,
+						w.scores[k][m],
+						got)
+				}
+			}
+		}
+	}
+	w := world(t, 0)
+	for _, name := range learned.Names() {
+		s := w.setting(1, Loads[0], 100)
+		p, _, err := w.policy(name, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _, err := virtual.Run(s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range all {
+			if *q.Read() != p.(*reads).rows[w.row[w.question(q)]].Question {
+				t.Fatalf("%s: turn %d of caller %d is read otherwise", name, q.Turn, q.Caller)
+			}
+		}
 	}
 }
 
@@ -181,7 +222,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The page has every router of the paper, whether it is made or not, and every plot that it names.
+// The page has every router of the paper, and every plot that it names.
 func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
@@ -197,9 +238,8 @@ func TestPage(t *testing.T) {
 	}
 	text := p.Markdown()
 	for _, x := range Routers {
-		left := x.Paper != "" && strings.Contains(missing(), x.Paper)
-		if !strings.Contains(text, "`"+x.Name+"`") || left == x.Played() {
-			t.Errorf("%s is not on the page as it was played", x.Name)
+		if strings.Count(text, "`"+x.Name+"`") < 3 {
+			t.Errorf("%s is not on the page", x.Name)
 		}
 	}
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {

@@ -37,8 +37,8 @@ var columns = []struct {
 func (r *Results) Page(command string) *page.Page {
 	p := &page.Page{Name: "iemas", Title: "The market paper's tables, made again", Command: command,
 		Plots: map[string]page.Plot{}}
-	p.Text = r.about() + r.claims() + r.table1() + r.loads() + r.fig3(p) + r.fig4(p) + elsewhere +
-		corrections + r.beyond()
+	p.Text = r.about() + r.claims() + r.stands() + r.table1() + r.loads() + r.fig3(p) + r.fig4(p)
+	p.Text += elsewhere + corrections + r.beyond()
 	return p
 }
 
@@ -67,7 +67,8 @@ beside the recorded answers; a cached token costs a tenth. Callers state no term
 	b.WriteString("\n**Quality.** Nobody published how good several models' answers are on these sets. Each turn stands for a " +
 		"question of which that was recorded (RouteProfile), the same under any router; routers hear the score of an answer " +
 		"once it has ended, as the paper's evaluators give it, and its kind before. The market hears of no score: its agents " +
-		"register their model's mean. So quality says which models a router chose for which questions, and nothing of " +
+		"register their model's mean. Routers that have learned read the question for which a turn stands, which " +
+		"was not among those that they learned from. So quality says which models a router chose for which questions, and nothing of " +
 		"these dialogues.\n\n")
 	rows = nil
 	for _, w := range r.Worlds {
@@ -90,9 +91,6 @@ func routers() string {
 			if rule.Name == x.rule() {
 				about, source = rule.About, rule.Source
 			}
-		}
-		if !x.Played() {
-			about = "not made: " + about
 		}
 		rows = append(rows, []string{"`" + x.Name + "`", x.Paper, about, source})
 	}
@@ -126,10 +124,6 @@ func (r *Results) table1() string {
 				t = []string{fmt.Sprintf("%.3f", of.Share), fmt.Sprintf("%.2f", of.Cost/ours.Cost),
 					fmt.Sprintf("%.1f", of.First)}
 			}
-			if !x.Played() {
-				rows = append(rows, append(row, t[0], "not made", t[1], "", "", t[2], "", "", ""))
-				continue
-			}
 			of := func(k int) []float64 { return r.of(w.Name, x.Name, Loads[0], columns[k].of) }
 			rows = append(rows, append(row, t[0], cellOf(3, of(0)), t[1],
 				fmt.Sprintf("%.2f", virtual.NewEstimate(of(1)).Mean/base), cellOf(1, of(1)), t[2],
@@ -157,9 +151,6 @@ func (r *Results) loads() string {
 		var rows [][]string
 		for _, w := range r.Worlds {
 			for _, x := range Routers {
-				if !x.Played() {
-					continue
-				}
 				row := []string{w.Name, "`" + x.Name + "`"}
 				for _, c := range columns {
 					row = append(row, cellOf(c.digits, r.of(w.Name, x.Name, callers, c.of)))

@@ -174,9 +174,6 @@ func (r *Results) fig4(p *page.Page) string {
 		heading := []string{"router"}
 		var rows [][]string
 		for _, x := range Routers {
-			if !x.Played() {
-				continue
-			}
 			row := []string{"`" + x.Name + "`"}
 			for n := 0; n <= turns; n += 10 {
 				of := r.of(w.Name, x.Name, Loads[0], func(f *Figures) float64 { return f.at(n) })

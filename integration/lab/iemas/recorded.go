@@ -14,6 +14,7 @@ import (
 type Recorded struct {
 	scores [][]float64 // of a question, by model
 	kind   []int       // of a question
+	row    []int       // of a question, among all that were read
 
 	Rows, Missing, Doubled int // rows of these kinds; left out: a model has no score, or the row came before
 }
@@ -49,7 +50,7 @@ func record(rows []traces.Question, kinds, models []string) (*Recorded, error) {
 			r.Missing++
 			continue
 		}
-		r.scores, r.kind = append(r.scores, scores), append(r.kind, kind)
+		r.scores, r.kind, r.row = append(r.scores, scores), append(r.kind, kind), append(r.row, n)
 	}
 	if len(r.scores) == 0 {
 		return nil, fmt.Errorf("of %d rows of %v none has scores of all of %v", r.Rows, kinds, models)

@@ -59,7 +59,9 @@ func (w *World) policy(router string, s virtual.Setting) (p virtual.Policy, end 
 			return err
 		}, err
 	}
-	p, err = virtual.NewRule(router, s.Seed)
+	if p, err = virtual.NewRule(router, s.Seed); err == nil {
+		p, err = w.reading(router, p)
+	}
 	return p, end, err
 }
 

@@ -60,9 +60,6 @@ func (p *pages) say(c *Claim) (ours, held, where string, err error) {
 		if section == "" {
 			return "", absent, where, nil
 		}
-		if cell == notMade {
-			return notMade, notMade, where, nil
-		}
 		n, err := number(cell)
 		if err != nil && c.Held != nil {
 			return "", "", "", fmt.Errorf("%s: %s, %s, %v: %w", c.What, r.Page, r.Section, r.Row, err)

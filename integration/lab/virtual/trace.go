@@ -229,6 +229,13 @@ func (r *Request) Read() *learned.Question {
 	return &x.all[r.Turn]
 }
 
+// Stand has routers that learned read another question in place of the request's own.
+func (r *Request) Stand(q learned.Question) {
+	all := make([]learned.Question, r.Turn+1)
+	all[r.Turn] = q
+	r.asked = &reading{all: all}
+}
+
 // Stated holds the terms of a caller.
 type Stated struct {
 	market.Terms
