@@ -33,8 +33,7 @@ type Limits struct {
 type Tasks interface {
 	// Funded tells that a task's money is reserved.
 	Funded(t *Task)
-	// Refused tells that there will be no money for a task, and when it may come again, if ever. The hub ends
-	// the task.
+	// Refused tells that there is no money for a task, and when it may come again. The hub ends the task.
 	Refused(t *Task, code bus.Code, retry time.Duration, why string)
 	// Bounded lowers the most that a task may cost, and returns the sum to reserve for it then.
 	Bounded(t *Task, most market.Credits) market.Credits

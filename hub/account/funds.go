@@ -92,8 +92,7 @@ func times(c market.Credits, k int64) market.Credits {
 	return min(v, market.MaxCredits)
 }
 
-// allot asks for a client's money. least is missing for a task whose whole need is needs; 0: no task waits
-// for it.
+// allot asks for a client's money. least is missing for a task that needs so much; 0: none waits for it.
 func (r *Room) allot(p *client, amount, least, needs market.Credits) {
 	p.request = &request{op: bus.OpAllot, of: p, least: least, ahead: needs == 0,
 		req: bus.FundsRequest{ID: r.requestID(), Client: p.name, Amount: amount, Least: least, Needs: needs,

@@ -95,8 +95,7 @@ func (k *marks) refuse(why string) {
 	k.tasks.Doubted()
 }
 
-// Doubt returns why the journal may not be the newest, and whether the hub only waits for the treasury's word
-// on that.
+// Doubt returns why the journal may not be the newest, and whether only the treasury's word is missing.
 func (k *marks) Doubt() (why string, waits bool) { return k.turn.Doubt, k.awaits }
 
 // hearWord takes in the treasury's word on the hub's journal, and reports whether the hub had waited for it.
@@ -231,8 +230,7 @@ func (k *marks) Charged(client string) {
 	}
 }
 
-// chargedBefore notes all clients that were ever charged: it is not known which of them earlier lives have
-// told of.
+// chargedBefore notes all clients ever charged: it is not known which of them earlier lives have told of.
 func (k *marks) chargedBefore() {
 	for _, client := range names(k.turn.Book) {
 		if k.turn.Book.Charged(client) > 0 {

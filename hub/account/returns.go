@@ -12,8 +12,7 @@ import (
 // MaxReturns bounds returns remembered from before a start, to be told again.
 const MaxReturns = 1 << 16
 
-// returnsPerFrame bounds the returns of one frame: a stopping hub has one for each client that ever paid
-// here.
+// returnsPerFrame bounds the returns of a frame: a stopping hub has one for each client that ever paid.
 const returnsPerFrame = 256
 
 // returnAbove hands back what is above an amount of each client's money that is neither held nor reserved.

@@ -29,8 +29,7 @@ const (
 	comeBackMost = 5 * time.Second
 )
 
-// MaxRequests bounds requests to the treasury that are under way together: a stopping hub has one for each
-// client.
+// MaxRequests bounds open requests to the treasury: a stopping hub has one for each client.
 const MaxRequests = 256
 
 // TreasuryTimeout bounds a request to the treasury, which syncs a journal of its own.

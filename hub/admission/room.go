@@ -231,8 +231,7 @@ func (r *Room[T]) Judge(m *bus.Task, l Load) *bus.Result {
 	return nil
 }
 
-// Waited returns how long a task of the same content has waited before under its key, without being given a
-// slot.
+// Waited returns how long a task of the same content has waited before under its key, without a slot.
 func (r *Room[T]) Waited(q *Request) time.Duration {
 	if so := r.waited.Peek(content{q.key, q.digest}); so != nil {
 		return *so
@@ -240,8 +239,7 @@ func (r *Room[T]) Waited(q *Request) time.Duration {
 	return 0
 }
 
-// Take counts a task in that is admitted. What it is the rest of stays known behind it: the rest may be asked
-// for again.
+// Take counts in a task that is admitted. What it is the rest of stays known: it may be asked for again.
 func (r *Room[T]) Take(t T) {
 	q := t.Asked()
 	r.waited.Drop(content{q.key, q.digest})
@@ -274,8 +272,7 @@ func (r *Room[T]) Last(q *Request, x *bus.Result, own, alone bool) bool {
 
 // Forget lets go of a task that never held money, so that its client may try the same id again. Who comes
 // again goes on where it left off among those whose seconds cost the same, as if no time had passed between:
-// who sends tasks early and cancels them is no further ahead than had they stayed. What it is the rest of
-// stays known.
+// who sends tasks early and cancels them is no further ahead. What it is the rest of stays known.
 func (r *Room[T]) Forget(t T, waited time.Duration, x *bus.Result) {
 	var none T
 	q := t.Asked()

@@ -78,6 +78,5 @@ type Load struct {
 	Resident int // tokens of these in its cache
 }
 
-// Delay is the time that an agent's load adds to a first token: all of it, and the part due to the prompts
-// before it.
+// Delay is the time that an agent's load adds to a first token: in all, and by the prompts before it.
 type Delay struct{ All, Queue time.Duration }

@@ -31,8 +31,10 @@ type Agent struct {
 	runs       []Run // in the order of their rounds: the hub's own count is the load
 	reg        bus.Registration
 
-	ended []Run // of which the class learns what was their own once what ran beside them has ended
+	ended []Run // of which is learned what was their own once what ran beside them has ended
 	queue Queue // of the prompts of these
+
+	own, prefill time.Duration // for which its tasks kept a slot by themselves, of that for prompts: means
 
 	seq  uint64
 	said time.Time // when its last summary came; zero: none has since it joined
@@ -79,8 +81,7 @@ func (a *Agent) Joined() bool { return a.joined }
 // Seller returns the seller of the agent's slots, with the tariff for a task there beside its cost.
 func (a *Agent) Seller() market.Seller { return a.seller }
 
-// Sell sets the tariff for a task beside its cost, and whether the agent's owner sells, where there are
-// epochs.
+// Sell sets the tariff for a task beside its cost and, where there are epochs, whether the owner sells.
 func (a *Agent) Sell(tariff market.Credits, sells bool) { a.seller.Tariff, a.sells = tariff, sells }
 
 // Open reports whether the agent takes tasks, now or as soon as it has a slot.
@@ -106,10 +107,18 @@ func (a *Agent) Idle() int {
 // are taken, as many as keep it busy with them, and some. More would wait there, first come, first served.
 func (a *Agent) slots() (most int, prefillBound bool) {
 	busy := a.reg.Slots
-	if s := a.Service(); s.prefill > 0 { // two more leave it time to spare, six too many wait in it
-		busy = 4 + int((s.Own()+s.prefill-1)/s.prefill)
+	if a.prefill > 0 { // two more leave it time to spare, six too many wait in it
+		busy = 4 + int((a.own+a.prefill-1)/a.prefill)
 	}
 	return min(busy, a.reg.Slots), busy < a.reg.Slots
+}
+
+// Usual returns for how long tasks keep what is short at the agent, on average.
+func (a *Agent) Usual() time.Duration {
+	if _, bound := a.slots(); bound {
+		return a.Service().Prefill()
+	}
+	return a.Service().Mean()
 }
 
 // Free returns how many tasks the agent can be given now.
@@ -183,7 +192,10 @@ func (a *Agent) End(client, task string) {
 		if len(a.runs) > 0 && a.runs[0].Since.Before(x.Since.Add(x.kept)) {
 			return false
 		}
-		a.Service().Ended(x.forecast, x.kept-x.others)
+		own := x.kept - x.others
+		a.Service().Ended(x.forecast, own)
+		a.own = mean(a.own, own)
+		a.prefill += (min(x.work, a.own) - a.prefill) / meanOf // at first slots are what is short
 		return true
 	})
 	a.ended = a.ended[:min(len(a.ended), mostEnded)] // the last are left out, so that some are ever learned

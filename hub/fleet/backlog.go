@@ -22,8 +22,7 @@ type Pace interface {
 // Keeps says what is learned of how fast the agent is.
 func (a *Agent) Keeps(p Pace) { a.pace = p }
 
-// Load returns an agent's load, by the hub's own dispatches; tasks that only the agent counts are added as
-// decoding.
+// Load returns an agent's load, by the hub's own dispatches; tasks that only the agent counts decode.
 func (a *Agent) Load(now int64) estimate.Load {
 	l := a.queue.Load(now)
 	l.Decoding += max(0, len(a.runs)-len(a.queue.jobs)) + a.stuck

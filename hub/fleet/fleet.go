@@ -131,8 +131,9 @@ func (r *Room[A]) Taking() (slots int) {
 func (r *Room[A]) Sellers(yield func(estimate.Seller) bool) {
 	for _, kept := range r.all {
 		a := kept.self()
+		most, _ := a.slots()
 		if !yield(estimate.Seller{ID: a.id, Owner: a.seller.Owner, Class: a.seller.Class, Joined: a.joined,
-			Slots: a.reg.Slots, Running: len(a.runs)}) {
+			Slots: most, Running: len(a.runs)}) {
 			return
 		}
 	}
@@ -171,7 +172,7 @@ func (r *Room[A]) Register(a *Agent, reg bus.Registration) {
 	if a.Fresh(&reg) {
 		a.life, a.restarted = 0, a.reg.Agent != ""
 		a.seq, a.said, a.ready, a.refusals, a.avoidUntil = 0, time.Time{}, true, 0, 0
-		a.excess, a.stuck = 0, 0
+		a.excess, a.stuck, a.own, a.prefill = 0, 0, 0, 0
 	}
 	a.reg = reg
 	a.seller.Owner, a.seller.Class = reg.Seller()

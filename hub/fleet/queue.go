@@ -58,8 +58,7 @@ func (q *Queue) Load(now int64) (l estimate.Load) {
 }
 
 // Sent takes in a dispatch: its prompt's tokens, those of them that are cached, and the time to compute the
-// rest, when its first token is expected, and how long its answer is to be and how fast it comes. It returns
-// its number.
+// rest, when its first token is expected, and how long and fast its answer is to be. It returns its number.
 func (q *Queue) Sent(now int64, prompt, cached int, work, ttft time.Duration, output int,
 	itl time.Duration) uint64 {
 	q.sent++

@@ -25,6 +25,7 @@ const (
 	usualService    = 3 * time.Second // before one has ended
 	meanOf, tellsBy = 20, 64          // a mean is of some so many tasks, and what forecasts are worth
 	silent          = 20              // tasks that count as ones of which the forecasts said nothing
+	outlier         = 8               // times the mean
 )
 
 // Mean returns how long a task keeps a slot on average; Own leaves out the prompts of others.
@@ -37,11 +38,7 @@ func (s *Service) Prefill() time.Duration { return s.prefill }
 // Computed takes in for how long a prompt was computed, and for how long by the line of the class, which
 // counts what else the engine does meanwhile: what an agent reports makes it no longer.
 func (s *Service) Computed(takes, line time.Duration) {
-	if takes = min(takes, line); s.line == 0 {
-		s.prefill, s.line = within(takes), within(line)
-	}
-	s.prefill += (within(takes) - s.prefill) / meanOf
-	s.line += (within(line) - s.line) / meanOf
+	s.prefill, s.line = mean(s.prefill, min(takes, line)), mean(s.line, line)
 }
 
 // PrefillOf returns how long a prompt is computed that takes so long by the line of the class.
@@ -67,12 +64,12 @@ func (s *Service) Of(forecast time.Duration) time.Duration {
 
 // Kept takes in how long a task kept its slot.
 func (s *Service) Kept(d time.Duration) {
-	s.kept = max(time.Millisecond, s.Mean()+(within(d)-s.Mean())/meanOf)
+	s.kept = mean(s.kept, max(time.Millisecond, d))
 }
 
 // Ended takes in how long it kept that by itself, and how long it was forecast to; 0: it is not known.
 func (s *Service) Ended(forecast, own time.Duration) {
-	s.own = max(time.Millisecond, s.Own()+(within(own)-s.Own())/meanOf)
+	s.own = mean(s.own, max(time.Millisecond, own))
 	if forecast <= 0 {
 		return
 	}
@@ -84,6 +81,15 @@ func (s *Service) Ended(forecast, own time.Duration) {
 	s.came += dy / s.n
 	s.spread = float64(s.spread*keep) + float64(dx*(x-s.forecast))
 	s.with = float64(s.with*keep) + float64(dx*(y-s.came))
+}
+
+// mean is a mean of some twenty times with one more. The first counts in full, and none for more than eight
+// times the mean.
+func mean(of, d time.Duration) time.Duration {
+	if d = within(d); of == 0 {
+		return d
+	}
+	return of + (min(d, outlier*of)-of)/meanOf
 }
 
 // within returns a time, at most as far as a round looks ahead; seconds is that in seconds.

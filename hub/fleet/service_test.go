@@ -130,17 +130,16 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 			got.Free != slots-got.Running || a.Free(y.turn.Nano()) != slots-a.Running() {
 			t.Errorf("%s: %+v, and %d may begin", why, got, a.Free(y.turn.Nano()))
 		}
+		for s := range y.Sellers {
+			if s.Slots != slots {
+				t.Errorf("%s: its owner is said to have %d slots", why, s.Slots)
+			}
+		}
 	}
 	check("nothing is known", 16, false)
-	s := a.Service()
-	for range 400 {
-		s.Ended(0, 3900*time.Millisecond)
-		s.Computed(10*time.Millisecond, time.Second)
-	}
+	y.serve(a, 100, 3900*time.Millisecond, 10*time.Millisecond)
 	check("short prompts", 16, false)
-	for range 400 {
-		s.Computed(time.Second, time.Second)
-	}
+	y.serve(a, 400, 3900*time.Millisecond, time.Second)
 	check("long prompts", 8, true)
 	a.Begin("ann", "t1", y.turn.Now())
 	check("one runs", 8, true)
@@ -152,4 +151,60 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 	}
 	a.End("ann", "t1")
 	check("many were refused", 8, true)
+}
+
+// serve has an agent serve tasks one after the other, each of which keeps its slot for so long, of that with
+// its prompt.
+func (y *yard) serve(a *Agent, n int, kept, prompt time.Duration) {
+	for i := range n {
+		task := fmt.Sprint(y.turn.Now(), i)
+		a.Begin("ann", task, y.turn.Now())
+		a.Computes(y.turn.Nano(), 1000, 0, prompt, prompt, 10, time.Millisecond)
+		y.pass(kept)
+		a.Computed("ann", task, prompt)
+		a.Kept("ann", task, kept, kept)
+		a.End("ann", task)
+	}
+	y.Register(a, *a.Reg()) // it is heard of
+}
+
+// The seats of an agent are of what its own tasks took, whatever comes of those of another of its class, or
+// of its rivals' words on these.
+func TestAnAgentsOwnTasksSayWhatKeepsItBusy(t *testing.T) {
+	y := newYard(t)
+	a, b := y.join("a"), y.join("b")
+	for _, x := range []*Agent{a, b} {
+		x.Keeps(pace{})
+		reg := *x.Reg()
+		reg.Slots = 32
+		y.Register(x, reg)
+	}
+	check := func(why string, x *Agent, want int) {
+		t.Helper()
+		if got, bound := x.slots(); got != want || bound != (want < 32) {
+			t.Errorf("%s: %d seats, bound: %v, want %d", why, got, bound, want)
+		}
+	}
+	y.serve(a, 1, time.Second, time.Second)
+	check("the first says little", a, 24)
+	y.serve(a, 100, 3900*time.Millisecond, time.Second)
+	check("four times the prompt", a, 8)
+	if a.Service() != b.Service() {
+		t.Fatal("they are of two classes")
+	}
+	check("nothing is known of b", b, 32)
+	y.serve(b, 200, 6*time.Second, 6*time.Second)
+	check("prompts alone", b, 6)
+	check("another's late first tokens", a, 8)
+	y.serve(a, 100, 4*time.Second, 100*time.Millisecond)
+	check("short prompts", a, 32)
+	y.serve(a, 1, 10*time.Minute, 10*time.Minute)
+	y.serve(a, 40, 4*time.Second, 100*time.Millisecond)
+	check("one that is a thousand times as long, and 40 more", a, 32)
+	y.serve(a, 100, 3900*time.Millisecond, time.Second)
+	check("as at first", a, 8)
+	y.Register(a, y.registration("a", 2))
+	if got, _ := a.slots(); got != 2 || a.own != 0 {
+		t.Errorf("of another engine %d seats, and %v is known", got, a.own)
+	}
 }

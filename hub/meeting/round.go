@@ -277,7 +277,7 @@ func (r *Room) Tell(s *bus.Status) {
 		status.Add(s, a.Reg().Slots, bus.ModelStatus{Model: a.Reg().Model, Agents: 1,
 			Free: a.Free(r.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
 			// of one that is kept as long as most
-			SlotPrice:   market.PerSecond(rate.PriceAt(at), a.Service().Mean()),
+			SlotPrice:   market.PerSecond(rate.PriceAt(at), a.Usual()),
 			MaxModelLen: a.Reg().MaxModelLen, Cards: bus.Cards{Least: a.Reg().Price, Most: a.Reg().Price}},
 			func() (all []bus.Heard) {
 				for _, h := range a.Forecast.Answers.Heard(0) {

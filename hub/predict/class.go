@@ -19,8 +19,7 @@ const (
 	mostTries = 8
 	// what the class counts, in answers, where an agent differs from it
 	leastPrior, mostPrior = 2, 50
-	// oddTokens bounds how many tokens a template may add, and how far the estimate of a short prompt may be
-	// off.
+	// oddTokens bounds how many tokens a template may add, and how far off a short prompt may be estimated.
 	oddTokens = 256
 	// mostRatio bounds the tokens of a prompt by the door's estimate.
 	mostRatio = 8

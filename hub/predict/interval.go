@@ -33,8 +33,7 @@ const (
 	// tens of answers, and the level itself within hundreds.
 	beyonds, pulls = 0.015, 1.5
 	ratiosOf       = 200
-	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
-	// times that.
+	// A few answers say little: until so many were seen, an answer may come in a third or three times of it.
 	few, unsure = 20, 3
 	// what may be left out
 	leastLevel, mostLevel = 0.005, 0.3

@@ -33,8 +33,7 @@ func (m *Means) compare(to *Forecast, ttft float64) {
 // class: an alarm takes fewer.
 const mostDoubts = 5
 
-// turned scales the agent's forecast by such a factor: its earlier observations count as a few answers at the
-// new pace.
+// turned scales the agent's forecast by a factor: what was observed counts as a few answers at the new pace.
 func (m *Means) turned(times float64) {
 	m.Doubts = m.Doubts[:0]
 	m.Anchor = *m.line()

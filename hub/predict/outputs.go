@@ -188,8 +188,7 @@ func (c *speaker) answered(name string, tokens float64) {
 	m.count(tokens)
 }
 
-// clientsMean is the mean of the means of the clients that were heard of last. It has the weight of all their
-// answers.
+// clientsMean is the mean of the means of the clients heard of last. It has the weight of all their answers.
 func (o *Outputs) clientsMean() (all mean) {
 	weight, heard := 0.0, 0
 	for _, c := range o.clients.Of(struct{}{}) {

@@ -18,8 +18,7 @@ type Rate struct {
 // leastTokens are enough to tell the time of a prompt from that of a step.
 const leastTokens = 64
 
-// Learn takes in that a prompt was sent, of which so many tokens had to be computed, and when its first token
-// came.
+// Learn takes in when a prompt was sent, how many tokens of it were to be computed, and its first token.
 func (r *Rate) Learn(sent, first time.Duration, tokens int) {
 	from := sent
 	for _, f := range r.firsts {

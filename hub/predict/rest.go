@@ -59,8 +59,7 @@ func (r *rest) points(b *line, u, queue, beside float64) (x, slopes []float64) {
 
 func (r *rest) opened() bool { return r != nil && r.gate.Open() }
 
-// add returns the correction to a class's line for a task that has so many thousand tokens to compute, under
-// such a load.
+// add returns the correction to a class's line for a task of so many thousand tokens, under such a load.
 func (r *rest) add(b *line, u float64, delay Delay) time.Duration {
 	if !r.opened() {
 		return 0

@@ -34,8 +34,7 @@ const (
 // 7 MB that it says it holds. That is less than 2 MB of memory: see TestAnAgentTakesLessThanTwoMegabytes.
 func DefaultLimits() Limits { return Limits{Sessions: 512, Hashes: mostHashes, Reported: 14 << 10} }
 
-// hashes bounds the prefixes remembered of an agent whose cache has room for so many tokens, 0 if that is not
-// known.
+// hashes bounds the prefixes remembered of an agent whose cache has room for so many tokens; 0: not known.
 func (l Limits) hashes(capacity int) int {
 	most := min(l.Hashes, mostHashes)
 	if capacity <= 0 {

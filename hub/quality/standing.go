@@ -49,8 +49,7 @@ func (j Judging) uses() (use [Sources]bool) {
 // and one judgement of many makes no new quotes.
 const step = 1.0 / 128
 
-// Standing is an agent's expected quality, by the domains that it is registered for and the judgements of its
-// answers.
+// Standing is an agent's expected quality, by the domains of its registration and judged answers.
 type Standing struct {
 	said    Agent
 	domains []bus.DomainScore

@@ -244,8 +244,7 @@ func (r *capacity) turn(now int64) {
 
 // idle returns an idle agent's time to a first token, given its quote. No agent takes less than the fastest
 // answer of late. Where one engine computes prompts for several, load that no agent's own work shows is taken
-// for the price of that work, and too little is left for an idle agent: the quote is then several times too
-// short.
+// for the price of that work, and too little is left for an idle agent: a quote several times too short.
 func (r *capacity) idle(quote time.Duration) time.Duration {
 	fastest := r.fastest[0]
 	if before := r.fastest[1]; before > 0 && (fastest == 0 || before < fastest) {

@@ -209,8 +209,7 @@ func (w *Watch) Missed(waited, idle time.Duration, times int) {
 // Turned observes a task that was sent away for want of room. It counts as long as the longest that waits.
 func (w *Watch) Turned() { w.past[w.at].turned++ }
 
-// Due reports whether it is time for a reading: then all that wait are to be told of by Waits, and Read ends
-// it.
+// Due reports whether it is time for a reading: Waits is then told of all that wait, and Read ends it.
 func (w *Watch) Due(now int64) bool {
 	w.next = cmp.Or(w.next, now+int64(Every))
 	return now >= w.next

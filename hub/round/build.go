@@ -7,8 +7,7 @@ import (
 	"souk/market"
 )
 
-// Prices hold the state that rounds have learned. Whoever holds rounds keeps them; only [Plan.Clear] changes
-// them.
+// Prices hold what rounds have learned. Whoever holds rounds keeps them; only [Plan.Clear] changes them.
 type Prices struct {
 	Rates  *market.Rates // of slots, by the rounds on record
 	Kept   *Kept
@@ -51,8 +50,7 @@ type Why struct {
 }
 
 // Build makes the round of all who wait. The head is what a round is beside those who wait and those who
-// serve. What is fixed before bids is found of every offer; those that are worth their cost, tolls aside, are
-// edges.
+// serve. What is fixed before bids is found of every offer; those worth their cost, tolls aside, are edges.
 func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estimate.Waiter,
 	prices Prices) []Why {
 	p.set(from, waiters, prices)

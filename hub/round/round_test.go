@@ -147,11 +147,13 @@ func TestKept(t *testing.T) {
 }
 
 // Where prompts take all of an engine's time a task is charged for the time of its own prompt, and for
-// nothing else: of two that keep a slot for as long, who has the longer prompt pays more.
+// nothing else: of two that keep a slot for as long, who has the longer prompt pays more. Who has next to
+// none pays for a tenth of the usual, or what it would have gained by a slot would make a price of any size.
+// What everybody would pay is of the same time.
 func TestPromptsAreWhatIsShort(t *testing.T) {
 	e := estimate.Estimate{Service: 20 * time.Second, Prefill: 2 * time.Second}
 	tolls := Tolls{slots: []slot{{running: 4, second: 100},
-		{running: 4, second: 100, prefillBound: true}}}
+		{running: 4, second: 100, bound: true, service: time.Second}}}
 	if got := tolls.stay(0, &e); got.Service != e.Service || got.Prefill != e.Prefill {
 		t.Errorf("where slots are short: %+v", got)
 	}
@@ -160,7 +162,28 @@ func TestPromptsAreWhatIsShort(t *testing.T) {
 	}
 	cached := estimate.Estimate{Service: 20 * time.Second}
 	less, more := tolls.Of(1, tolls.stay(1, &cached)), tolls.Of(1, tolls.stay(1, &e))
-	if less != 0 || more != 1000 {
+	if less != 10 || more != 1000 {
 		t.Errorf("%d for a prompt that is cached, %d for one of 2 s", less, more)
+	}
+	from := &estimate.Snapshot{Agents: []estimate.Agent{{ID: "a", Slots: 5, Running: 4, PrefillBound: true}},
+		Classes: []estimate.Class{{Service: 30 * time.Second, Own: 20 * time.Second, Prefill: time.Second}}}
+	rates := market.Rates{Agents: map[market.AgentID]market.Rate{"a": {Price: 100}}}
+	if tolls.set(from, &rates); tolls.common != 100 {
+		t.Errorf("everybody would pay %d, want 100: a second of the usual prompt", tolls.common)
+	}
+}
+
+// Where more run than an agent has seats, the first seat to come is there once these have ended.
+func TestWhoRunsBeyondTheSeatsEndsFirst(t *testing.T) {
+	from := &estimate.Snapshot{Agents: []estimate.Agent{{ID: "a", Slots: 5, Running: 5, Since: 1}},
+		Classes: []estimate.Class{{Service: 10 * time.Second}}}
+	var s Seats
+	for _, running := range []int{5, 8, 16} {
+		from.Agents[0].Running = running
+		s.set(from, 2)
+		want := time.Duration(running-5+1) * 2 * time.Second
+		if got := s.of(0); len(got) == 0 || got[0].In != want {
+			t.Errorf("%d run of 5: %v, want the first in %v", running, got, want)
+		}
 	}
 }

@@ -87,18 +87,17 @@ func (s *Seats) seat(from *estimate.Snapshot, agent, tasks int) {
 		free = times(c.Prefill, middle, 1)
 		s.add(market.Seat{Slots: size, In: free})
 	})
-	slots := a.Slots - a.Overdue
-	if slots < 1 { // nothing else runs
+	slots, over := a.Slots-a.Overdue, max(0, a.Running-a.Slots) // more have to end first
+	if slots < 1 {                                              // nothing else runs
 		slots, free = 1, max(free, min(a.Age, market.MaxIn))
 	}
 	each(min(most-a.Free, mostLater), singleLater, func(middle, size int) {
-		end := times(c.Service, middle*at.beside+at.rank+1, slots*at.beside)
+		end := times(c.Service, (middle+over)*at.beside+at.rank+1, slots*at.beside)
 		s.add(market.Seat{Slots: size, In: max(end, free), Later: true})
 	})
 }
 
-// each shows n slots: the first one by one, then two, four and so on together. The middle one of some stands
-// for all.
+// each shows n slots: the first one by one, then two, four and so on. The middle one stands for all.
 func each(n, single int, show func(middle, size int)) {
 	for k, size := 0, 1; k < n; k += size {
 		if k >= single {

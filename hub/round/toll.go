@@ -17,10 +17,10 @@ type Tolls struct {
 
 // slot holds the inputs of one agent's tolls.
 type slot struct {
-	second       market.Credits // price
-	service      time.Duration  // of its class
-	running      int
-	prefillBound bool
+	second  market.Credits // price
+	running int
+	service time.Duration // for which a task of its class keeps what is short
+	bound   bool          // and that is the time for prompts
 }
 
 // clocked is the time of a snapshot as a record says it.
@@ -31,13 +31,13 @@ func clocked(from *estimate.Snapshot) int64 { return max(0, from.Now/int64(time.
 func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
 	at := clocked(from)
 	t.slots, t.least, t.common = slices.Grow(t.slots[:0], len(from.Agents)), -1, 0
-	known, class, s := rates.At(at), int32(-1), slot{}
+	known := rates.At(at)
 	for i := range from.Agents {
 		a := &from.Agents[i]
-		if a.Class != class {
-			class, s.service = a.Class, market.WholeService(from.Classes[a.Class].Own)
+		s, c := slot{second: known[a.ID].PriceAt(at), bound: a.PrefillBound}, &from.Classes[a.Class]
+		if s.service = market.WholeService(c.Own); s.bound {
+			s.service = market.WholeService(c.Prefill)
 		}
-		s.second, s.prefillBound = known[a.ID].PriceAt(at), a.PrefillBound
 		s.running = max(0, min(a.Running, market.MaxSlots))
 		t.slots = append(t.slots, s)
 		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
@@ -124,11 +124,12 @@ func (t *Tolls) Of(i int32, stay market.Stay) market.Credits {
 	return stay.Toll(s.second, s.running, t.common)
 }
 
-// stay rounds a task's stay as a record says it: the time of its prompt alone, where that is what is short.
+// stay rounds a task's stay as a record says it. Where the time for prompts is what is short it is that of
+// its own prompt, and no less than a tenth of the usual: what a slot would add is divided by it.
 func (t *Tolls) stay(i int32, e *estimate.Estimate) market.Stay {
 	x := market.Stay{Service: market.WholeService(e.Service), Prefill: market.WholePrefill(e.Prefill)}
-	if t.slots[i].prefillBound {
-		x.Service = market.WholeService(e.Prefill)
+	if s := &t.slots[i]; s.bound {
+		x.Service = market.WholeService(max(e.Prefill, s.service/10))
 	}
 	return x
 }

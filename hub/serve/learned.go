@@ -37,8 +37,7 @@ func (s *Server) relearn() {
 	s.log.Info("took up what was learned of the agents", "file", s.deps.Learned, "bytes", len(data))
 }
 
-// remember writes down what the hub has learned, every minute and once more when the function that it returns
-// is called.
+// remember writes down what the hub has learned, every minute and once the function returned is called.
 func (s *Server) remember(ctx context.Context) (stop func()) {
 	if s.deps.Learned == "" {
 		return func() {}

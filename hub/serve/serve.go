@@ -117,8 +117,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 // Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Leading reports whether the hub leads its domain now. One that does not awards nothing; it settles what
-// is its own.
+// Leading reports whether the hub leads its domain. One that does not settles its own and awards nothing.
 func (s *Server) Leading() bool { return s.leading.Load() }
 
 // with has the Node for as long as do takes.

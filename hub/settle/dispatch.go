@@ -41,8 +41,7 @@ func (r *Room) handOut(h *Hold) {
 	out.Dispatches, out.Placed = append(out.Dispatches, d), append(out.Placed, placed)
 }
 
-// Covers returns how many of so many prompt tokens the hold has room for, beside the first token of the
-// answer.
+// Covers returns how many of so many prompt tokens the hold has room for, beside a first token.
 func (h *Hold) Covers(most int) int {
 	if h.Rec.Settle == market.SettleQuoted {
 		return most

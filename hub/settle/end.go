@@ -60,8 +60,7 @@ func (r *Room) void(h *Hold, e Event, u unpaid) {
 	}
 }
 
-// tried puts a task into a round again whose hold ends through no fault of its own. It returns false if that
-// may not be.
+// tried puts a task into a round again whose hold ends through no fault of its own; false: it may not.
 func (r *Room) tried(h *Hold, e Event, u unpaid) bool {
 	if !r.mayTryAgain(h) {
 		return false

@@ -211,8 +211,7 @@ func (r *Room) add(h *Hold) {
 // TakeUp hands a hold that the journal tells of to its agent once more, as its task has come again: perhaps
 // it never left, since the hub died between its journal and its agents. To an agent that has it already it is
 // the same dispatch. One that this hub has not claimed yet would refuse it, so that waits for the claim, as
-// long as a reply is waited for. So would one that was started again, which may still say what it had served
-// before.
+// long as a reply is waited for. So would one that was started again, which may still say what it served.
 func (r *Room) TakeUp(h *Hold, m *bus.Task, deadline time.Time, first, watch time.Duration) {
 	h.Msg, h.Deadline, h.Sent = m, deadline, r.turn.Now()
 	h.Timeout, h.First, h.Watch = h.Expires.Sub(h.Sent), first, watch

@@ -159,8 +159,7 @@ func (s State) On(e Event) (r Rule) {
 // May reports whether an event does anything in a state.
 func (s State) May(e Event) bool { return s.On(e).Not == "" }
 
-// Taken reports whether the agent has said that it serves the hold, or may have said so before this hub
-// began.
+// Taken reports whether the agent has said that it serves the hold, or may have, to an earlier hub.
 func (s State) Taken() bool { return slices.Contains(taken, s) }
 
 // Ended reports whether nothing can happen to the hold any more.

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Timer calls Due once at or after the time that it is set to, and is cleared then. Its zero value is not
-// set.
+// Timer calls Due once at or after the time that it is set to, and is cleared then. Zero, it is not set.
 type Timer struct {
 	Due func()
 
