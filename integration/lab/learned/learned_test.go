@@ -37,6 +37,19 @@ func toy(n int) *Data {
 	return d
 }
 
+// Routers that learn beside one another learn what each would alone.
+func TestTrainSideBySide(t *testing.T) {
+	data := toy(6)
+	side, err := Train(data, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if alone, err := Train(data, 3); err != nil || !bytes.Equal(side, alone) {
+		t.Errorf("%d bytes side by side, %d alone: they differ: %v", len(side), len(alone), err)
+	}
+}
+
 // Every router comes to choose the model that answers a question's kind, and the same seed gives the same
 // bytes.
 func TestRoutersLearn(t *testing.T) {

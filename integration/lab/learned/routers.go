@@ -1,17 +1,17 @@
 package learned
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
+	"souk/integration/lab/runs"
 )
 
 // kind is a way to learn.
@@ -74,16 +74,10 @@ func Train(data *Data, seed uint64) ([]byte, error) {
 			return nil, err
 		}
 		fmt.Fprintln(&text, g.Name, strings.Join(set.Models, " "))
-		made := make([]weights, len(kinds)*Folds)
-		var work errgroup.Group
-		work.SetLimit(runtime.GOMAXPROCS(0))
-		for i := range made {
-			work.Go(func() (err error) {
-				made[i], err = kinds[i/Folds].learn(set, data.Cards, i%Folds, seed)
-				return err
-			})
-		}
-		if err := work.Wait(); err != nil {
+		made, err := runs.Each(context.Background(), len(kinds)*Folds, 0, nil, func(i int) (weights, error) {
+			return kinds[i/Folds].learn(set, data.Cards, i%Folds, seed)
+		})
+		if err != nil {
 			return nil, err
 		}
 		for i, w := range made {
