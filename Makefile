@@ -84,7 +84,7 @@ ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/ahead hub/polic
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router
 ALONE += hub/account hub/config hub/fleet hub/forecast hub/meeting hub/prewarm hub/report hub/status
 ALONE += hub/tariff hub/turn hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
-LAB_ALONE := ahead cachesage/sage learned prose traces train
+LAB_ALONE := ahead cachesage/sage prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for, and only that one runs
