@@ -25,7 +25,7 @@ const (
 	usualService    = 3 * time.Second // before one has ended
 	meanOf, tellsBy = 20, 64          // a mean is of some so many tasks, and what forecasts are worth
 	silent          = 20              // tasks that count as ones of which the forecasts said nothing
-	outlier         = 8               // times the mean
+	outlier         = 8               // times the mean, or the usual where that is more
 )
 
 // Mean returns how long a task keeps a slot on average; Own leaves out the prompts of others.
@@ -84,12 +84,12 @@ func (s *Service) Ended(forecast, own time.Duration) {
 }
 
 // mean is a mean of some twenty times with one more. The first counts in full, and none for more than eight
-// times the mean.
+// times the mean, or the usual where that is more: among many short ones long ones are no outliers.
 func mean(of, d time.Duration) time.Duration {
 	if d = within(d); of == 0 {
 		return d
 	}
-	return of + (min(d, outlier*of)-of)/meanOf
+	return of + (min(d, outlier*max(of, usualService))-of)/meanOf
 }
 
 // within returns a time, at most as far as a round looks ahead; seconds is that in seconds.

@@ -208,3 +208,24 @@ func TestAnAgentsOwnTasksSayWhatKeepsItBusy(t *testing.T) {
 		t.Errorf("of another engine %d seats, and %v is known", got, a.own)
 	}
 }
+
+// Among many short tasks long ones are no outliers: where one of twenty keeps its slot for ten seconds, and
+// the others for next to nothing, the mean is that of all, and as many prompts keep the agent busy.
+func TestAFewLongTasksAmongMany(t *testing.T) {
+	y := newYard(t)
+	a := y.join("a")
+	a.Keeps(pace{})
+	reg := *a.Reg()
+	reg.Slots = 64
+	y.Register(a, reg)
+	for range 20 {
+		y.serve(a, 1, 10*time.Second, 10*time.Millisecond)
+		y.serve(a, 19, 40*time.Millisecond, 10*time.Millisecond)
+		if own, kept := a.Service().Own(), a.Service().Mean(); min(a.own, own, kept) < 300*time.Millisecond {
+			t.Fatalf("538 ms on the mean: %v here, %v and %v in the class", a.own, own, kept)
+		}
+		if got, _ := a.slots(); got < 32 {
+			t.Errorf("%d seats, with tasks that take fifty times as long as their prompts", got)
+		}
+	}
+}
