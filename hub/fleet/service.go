@@ -64,12 +64,12 @@ func (s *Service) Of(forecast time.Duration) time.Duration {
 
 // Kept takes in how long a task kept its slot.
 func (s *Service) Kept(d time.Duration) {
-	s.kept = mean(s.kept, max(time.Millisecond, d))
+	s.kept = mean(s.Mean(), max(time.Millisecond, d))
 }
 
 // Ended takes in how long it kept that by itself, and how long it was forecast to; 0: it is not known.
 func (s *Service) Ended(forecast, own time.Duration) {
-	s.own = mean(s.own, max(time.Millisecond, own))
+	s.own = mean(s.Own(), max(time.Millisecond, own))
 	if forecast <= 0 {
 		return
 	}
@@ -83,8 +83,8 @@ func (s *Service) Ended(forecast, own time.Duration) {
 	s.with = float64(s.with*keep) + float64(dx*(y-s.came))
 }
 
-// mean is a mean of some twenty times with one more. The first counts in full, and none for more than eight
-// times the mean, or the usual where that is more: among many short ones long ones are no outliers.
+// mean is a mean of some twenty times with one more; 0: of none. No time counts for more than eight times the
+// mean, or the usual where that is more: among many short ones long ones are no outliers.
 func mean(of, d time.Duration) time.Duration {
 	if d = within(d); of == 0 {
 		return d
