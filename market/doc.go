@@ -104,6 +104,9 @@
 //     and the prices by which later tolls are made. Six tasks worth thousands of times the others', cancelled
 //     after 5 ms of each 700, raised what these pay by a third where slots were short, after 60 ms by six
 //     tenths; one in 17 and one in 6 of them was served, and paid (TestDecoysThatAreCancelled)
+//   - where the time for prompts is what is short, a task whose prompt is cached takes next to none of it. So
+//     what it would have of a seat makes a price a second that is up to ten times as high, times those that
+//     run: one that waits there while others begin raises what others are charged for some second
 //   - part of a toll is charged to nobody. A client that is seen in one round only, and has no other tasks
 //     that would bear it, can gain by overstating its worth
 //   - owners move how long their agents serve, and so their seats and tolls

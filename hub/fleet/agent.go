@@ -113,10 +113,10 @@ func (a *Agent) slots() (most int, prefillBound bool) {
 	return min(busy, a.reg.Slots), busy < a.reg.Slots
 }
 
-// Usual returns for how long tasks keep what is short at the agent, on average.
+// Usual returns how long a task keeps what is short at the agent on average, from itself and from others.
 func (a *Agent) Usual() time.Duration {
 	if _, bound := a.slots(); bound {
-		return a.Service().Prefill()
+		return time.Duration(1+a.Running()) * a.Service().Prefill()
 	}
 	return a.Service().Mean()
 }
