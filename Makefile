@@ -84,13 +84,13 @@ ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/ahead hub/polic
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router
 ALONE += hub/account hub/config hub/fleet hub/forecast hub/meeting hub/prewarm hub/report hub/status
 ALONE += hub/tariff hub/turn hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
-LAB_ALONE := ahead cachesage/sage prose traces train
+LAB_ALONE := ahead cachesage/sage papers prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for, and only that one runs
 # with it.
 SIDE := market
-LAB_SIDE := virtual . cachesage economics forecast games hints learned
+LAB_SIDE := virtual . cachesage economics forecast games hints iemas learned
 
 # Their long tests compute, or wait, on what their short ones show the race detector, too: it has these alone,
 # the rest runs without it, and make soak has all of them with it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"souk/integration/lab/learned"
+	"souk/integration/lab/runs"
 	"souk/integration/lab/traces"
 	"souk/integration/lab/virtual"
 )
@@ -138,6 +139,24 @@ func TestWhoWatchesChangesNothing(t *testing.T) {
 		if alone := play(false); alone != play(false) || alone != play(true) {
 			t.Errorf("%s: runs of one seed differ", router)
 		}
+	}
+}
+
+// Routers that play side by side play as each does alone, in whatever order they are played.
+func TestRoutersPlaySideBySide(t *testing.T) {
+	w, routers := world(t, 0), []string{"iemas", "market", "mf", "greedy-first:4"}
+	play := func(most int) []string {
+		all, err := runs.Each(t.Context(), len(routers), most, func(int) {}, func(i int) (string, error) {
+			f, err := w.play(routers[i], 1, Loads[0], 40)
+			return fmt.Sprint(f), err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if side, alone := play(4), play(1); !slices.Equal(side, alone) {
+		t.Errorf("side by side %v, alone %v", side, alone)
 	}
 }
 
