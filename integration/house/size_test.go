@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_400
-	mostHub     = 18_737
+	mostProduct = 94_390
+	mostHub     = 18_724
 	mostRoot    = 1_392 // package hub itself, which wires its rooms
 )
 
