@@ -51,8 +51,8 @@ the same figures on any machine.`,
 				if err != nil {
 					return err
 				}
-				j, err := judge(func(group string) ([]*learned.Router,
-					error) { return learned.Decode(data, group) }, seed)
+				decode := func(group string) ([]*learned.Router, error) { return learned.Decode(data, group) }
+				j, err := judge(decode, seed)
 				if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}

@@ -238,7 +238,7 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   0.73 and not 1.0, agents -4.0 and not 6.8, where 52 s of the 66 s to a first token passed in the engine's own
   line; the other worlds within 5 %, and bills there 1.0 and not 1.2 to 1.3 times the card. Two, three or six more
   than keep the engine busy, in place of four: a fifth more or less on agents and chat-2, within noise elsewhere.
-  What keeps an engine busy by the means of its class, and not by its own tasks: -8 % (mooncake), -9 % (mooncake-4),
+  What keeps an engine busy by the means of its class, and not by its own tasks: -14 % (mooncake), -9 % (mooncake-4),
   and an owner's late first tokens lower its rivals' seats. Tasks that run three times as long as usual not counted
   among those that keep it busy: -5 to -10 % (mooncake, agents-1). A stay of a tenth of the usual prompt at least,
   for those that run as well as for the task, so that a cached prompt makes no price that is dear: -8 % (mooncake).

@@ -16,7 +16,7 @@ type reads struct {
 	rows []learned.Row // of the set that questions are of, in its order
 }
 
-// reading has a rule of the table read so if it is one of those that learned.
+// reading has a learned rule read the questions that turns stand for; other rules stay as they are.
 func (w *World) reading(router string, p virtual.Policy) (virtual.Policy, error) {
 	if !slices.Contains(learned.Names(), router) {
 		return p, nil
