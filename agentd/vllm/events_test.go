@@ -280,8 +280,8 @@ func TestEventsThatLie(t *testing.T) {
 				return !b.is(map[uint64]int{})
 			})
 			bustest.Eventually(t, "all is", func() bool { return b.is(s.Held()) })
-			// With room in the cache the next batch stores: in a full one it may only remove, and what is removed
-			// twice is removed once.
+			// With room in the cache the next batch stores: in a full one it may only remove, and what is
+			// removed twice is removed once.
 			post(t, s, "/reset_prefix_cache")
 			asks(t, s, 1)
 			bustest.Eventually(t, "all is, after a reset", func() bool { return b.is(s.Held()) })
