@@ -23,6 +23,7 @@ func root() *cobra.Command {
   lab frontier     welfare against first tokens, each rule over its own knob
   lab replay FILE  anybody's trace under every rule and the market
   lab experiment   a paper's own experiments, theirs beside ours
+  lab fit          a stand-in of a running vLLM server, and how far off it is
   lab pages        every page of results anew
   lab routers      routers that have learned, beside the best single model; lab learn makes their weights
   lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
@@ -37,6 +38,6 @@ func root() *cobra.Command {
 		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
 		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
 		floodCommand(), trainCommand(), evalCommand(), learnCommand(), routersCommand(), loadCommand(),
-		experimentCommand())
+		experimentCommand(), fitCommand())
 	return c
 }

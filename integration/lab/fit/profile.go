@@ -1,0 +1,160 @@
+package fit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"gonum.org/v1/gonum/mat"
+
+	"souk/agentd/vllmsim"
+)
+
+// Fitted is the profile of a server, and the points that it was fitted to.
+type Fitted struct {
+	vllmsim.Profile
+	// before a request waits for a step: what HTTP, tokens and processes take, and what the stand-in takes
+	// for its own HTTP is taken off. The stand-in's profile has none.
+	Entry  time.Duration
+	Points []Point
+}
+
+// Fit measures a server and fits a profile to it.
+func Fit(ctx context.Context, s *Server, z Sizes) (*Fitted, error) {
+	points, err := s.measure(ctx, loads(s, z))
+	if err != nil {
+		return nil, err
+	}
+	f, err := solve(points, z)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.URL, err)
+	}
+	f.Name, f.NumGPUBlocks = s.Model, s.Info.KVTokens/s.Info.BlockSize+1
+	return f, f.lessOwn(ctx, s)
+}
+
+// solve finds the profile, of nothing below 0, whose errors are least in squares, each by what was measured.
+func solve(points []Point, z Sizes) (*Fitted, error) {
+	const unknown = 5
+	var rows [][]float64
+	for _, p := range points {
+		row := p.row(z)
+		for i := range row {
+			row[i] /= float64(p.Took) / 1000
+		}
+		rows = append(rows, row[:])
+	}
+	best, least := [unknown]float64{}, math.Inf(1)
+	for set := 1; set < 1<<unknown; set++ { // those that are above 0: few enough to try all
+		var of []int
+		for i := range unknown {
+			if set&(1<<i) != 0 {
+				of = append(of, i)
+			}
+		}
+		if len(of) > len(rows) {
+			continue
+		}
+		a, b := mat.NewDense(len(rows), len(of), nil), mat.NewVecDense(len(rows), nil)
+		for r, row := range rows {
+			b.SetVec(r, 1)
+			for c, i := range of {
+				a.Set(r, c, row[i])
+			}
+		}
+		var x, off mat.VecDense
+		if x.SolveVec(a, b) != nil || mat.Min(&x) < 0 {
+			continue
+		}
+		off.MulVec(a, &x)
+		off.SubVec(&off, b)
+		if e := off.Norm(2); e < least {
+			best, least = [unknown]float64{}, e
+			for c, i := range of {
+				best[i] = x.AtVec(c)
+			}
+		}
+	}
+	if math.IsInf(least, 1) {
+		return nil, fmt.Errorf("nothing fits %d points", len(points))
+	}
+	f := &Fitted{Profile: vllmsim.Profile{Base: best[1], Prefill: best[2], Decode: best[3], Resident: best[4],
+		MaxNumSeqs: z.Seqs, MaxNumBatchedTokens: z.Batched},
+		Entry: time.Duration(best[0] * 1000), Points: points}
+	for i := range points {
+		us := 0.0
+		for k, x := range points[i].row(z) {
+			us += x * best[k]
+		}
+		points[i].Fitted = time.Duration(us * 1000)
+	}
+	return f, nil
+}
+
+// row says of a load how often what is unknown counts, as the stand-in's steps have it: entry, base, prefill,
+// decode, resident.
+func (x *Load) row(z Sizes) [5]float64 {
+	if x.Output > 1 {
+		n := float64(x.AtOnce)
+		return [5]float64{0, 1, 0, n, n * (float64(x.Prompt) + float64(x.Output)/2)}
+	}
+	steps, resident := 0, 0
+	for at := x.Cached; at < x.Prompt; at += z.Batched {
+		steps, resident = steps+1, resident+at
+	}
+	return [5]float64{1, float64(steps), float64(x.Prompt - x.Cached), 0, float64(resident)}
+}
+
+// StandIn starts a stand-in with the server's sizes and the fitted profile. Whoever gets it closes it.
+func (f *Fitted) StandIn(s *Server) (*vllmsim.Server, error) {
+	sim, err := vllmsim.New(vllmsim.Config{Model: s.Model, Profile: f.Profile,
+		MaxModelLen: s.Info.MaxModelLen, BlockSize: s.Info.BlockSize})
+	if err != nil {
+		return nil, err
+	}
+	guard := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/completions") {
+			time.Sleep(f.Entry)
+		}
+		sim.ServeHTTP(w, r)
+	})
+	if err := sim.StartBehind("127.0.0.1:0", guard); err != nil {
+		_ = sim.Close()
+		return nil, err
+	}
+	return sim, nil
+}
+
+// lessOwn takes off what a stand-in takes for its own HTTP: by how much more its first tokens take than was
+// fitted.
+func (f *Fitted) lessOwn(ctx context.Context, s *Server) error {
+	sim, err := f.StandIn(s)
+	if err != nil {
+		return err
+	}
+	defer sim.Close()
+	own, err := Find(ctx, sim.URL())
+	if err != nil {
+		return err
+	}
+	var lone []Load
+	var fitted []time.Duration
+	for _, p := range f.Points {
+		if p.Output == 1 {
+			lone, fitted = append(lone, p.Load), append(fitted, p.Fitted)
+		}
+	}
+	points, err := own.measure(ctx, lone)
+	if err != nil {
+		return err
+	}
+	var more []time.Duration
+	for i, p := range points {
+		more = append(more, p.Took-fitted[i])
+	}
+	f.Entry = max(0, f.Entry-median(more))
+	return nil
+}
