@@ -47,10 +47,10 @@ func (n requests) admit(m *bus.Task, came time.Time) error {
 // take counts a task in that is admitted, and has what it needs reserved.
 func (n requests) take(t *task, m *bus.Task, need estimate.Need) {
 	n.admission.Take(t)
-	n.money.Open(t.Client())
+	n.money.Open(t.Client(), t.ID())
 	n.money.Vouched(m)
 	t.Wait(m.Inbox)
-	n.money.Fund(&t.Money, need)
+	n.money.Fund(t.Client(), t.ID(), need)
 }
 
 // judge says why a task that meets agents at x is not admitted; own: its client's limit counts, too.

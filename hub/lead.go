@@ -33,7 +33,7 @@ func (n *Node) Restore() error {
 		t.Hold = &hold{Hold: x, Whose: t, Agent: a}
 		t.To(t.Reply)
 		n.admission.Take(t)
-		n.money.Open(rec.Client)
+		n.money.Open(rec.Client, rec.Task)
 		a.Begin(rec.Client, rec.Task, x.Sent)
 		n.settle.Found(&t.Hold.Hold)
 	}

@@ -89,7 +89,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, file: cfg, history: NewHistory(cfg), stats: report.New(),
+	n := &Node{cfg: cfg, file: cfg, history: NewHistory(), stats: report.New(),
 		Limit: func() func() bool { return nil }}
 	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book(), seed)
 	by := forecast.Params{Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
@@ -103,18 +103,18 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	}, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
 	n.Queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
 	n.fleet = fleet.New(&n.turn, fleet.Limits{Agents: cfg.MaxAgents, Suspect: cfg.Suspect,
-		Silence: cfg.Silence, Slowest: cfg.SlowestITL, MaxITL: cfg.MaxITL},
+		Silence: cfg.Silence, Slowest: cfg.SlowestITL},
 		func() *agent { return meeting.NewAgent(n.Forecasts) }, func(gone *agent) {
 			n.Forecasts.Drop(&gone.Forecast)
 			n.settle.Forget(gone.ID())
 		}, n.Queue.News)
 	n.meeting = meeting.New(&n.cfg, &n.turn, n.fleet, n.Forecasts)
 	n.admission = admission.NewRoom(&n.turn, admission.Limits{Deadline: cfg.Deadline,
-		MaxDeadline: cfg.MaxDeadline, Known: cfg.MaxKnown},
+		MaxDeadline: cfg.MaxDeadline, Known: admission.MostKnown},
 		func(t *task) admission.Served { return t.Served(n.turn.Now(), n.settle.HasNoEnd) })
 	n.status = status.New(&n.turn, cfg.StatusEvery)
-	n.settle = settle.New(&n.turn, settle.Limits{MaxRefusals: cfg.MaxRefusals, MaxKnown: cfg.MaxKnown,
-		KeepBodies: cfg.KeepBodies, Hedge: cfg.Hedge}, holding{n})
+	n.settle = settle.New(&n.turn, settle.Limits{MaxRefusals: cfg.MaxRefusals, MaxKnown: admission.MostKnown,
+		KeepBodies: 32 << 20, Hedge: cfg.Hedge}, holding{n})
 	n.tariffs = tariff.New(&n.turn, cfg.Epoch, cfg.Rule, n.fleet.Sellers, func() {
 		for _, a := range n.fleet.All() {
 			a.Reprice(n.tariffs)
@@ -123,7 +123,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	})
 	n.turn.Passed = n.Forecasts.Prefixes.Advance
 	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
-	n.Policies = policy.NewRoom(&n.turn, cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown,
+	n.Policies = policy.NewRoom(&n.turn, cfg.Policies, &cfg.Parts.Policies, admission.MostKnown,
 		func() bool { return n.Queue.Next() == 0 })
 	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
 	n.prewarms = prewarm.New[*task](&n.turn, cfg.Prewarm)
@@ -131,8 +131,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 }
 
 // NewHistory returns an empty history, which keeps what a replayed journal leaves to do.
-func NewHistory(cfg Config) *ledger.History {
-	return ledger.NewHistory(ledger.HistoryLimits{Ends: cfg.MaxKnown, Keep: admission.KeepIDs,
+func NewHistory() *ledger.History {
+	return ledger.NewHistory(ledger.HistoryLimits{Ends: admission.MostKnown, Keep: admission.KeepIDs,
 		Returns: account.MaxReturns})
 }
 

@@ -160,7 +160,7 @@ func (n rounds) award(c *round.Cleared) error {
 	for slot, h := range all {
 		t, aw := h.Whose, &awards[slot]
 		n.Queue.Remove(t) // it runs, as its hold stands in a frame of this Ready
-		n.money.Release(&t.Money)
+		n.money.Release(t.Client(), t.ID())
 		t.Hold = h
 		n.Forecasts.Recount(&h.Agent.Forecast, &t.Msg.Prompt)
 		if t.Own() {
@@ -210,9 +210,9 @@ func (n rounds) prewarm() bool {
 	})
 	if t != nil {
 		n.admission.Take(t)
-		n.money.Open(t.Client())
+		n.money.Open(t.Client(), t.ID())
 		n.prewarms.Sent(t)
-		n.money.Fund(&t.Money, need)
+		n.money.Fund(t.Client(), t.ID(), need)
 	}
 	return t != nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/account"
 	"souk/hub/forecast"
 	"souk/hub/policy"
 	"souk/hub/settle"
@@ -90,7 +89,7 @@ func (x holding) HandOut(s *settle.Hold, d *bus.Dispatch) Placed {
 func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 	h := x.of(s)
 	t := h.Whose
-	need, bid := t.Money.Need(), t.Bid
+	need, bid := x.money.Need(t.Client(), t.ID()), t.Bid
 	var no *bus.Result
 	if elsewhere {
 		need, no = x.meeting.Survey(t)
@@ -112,7 +111,7 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 			t.Wait(h.Next.Inbox)
 		}
 		x.hear(t, nil, x.Policies.Again)
-		x.money.Fund(&t.Money, need)
+		x.money.Fund(t.Client(), t.ID(), need)
 		x.Queue.News()
 	}
 }
@@ -188,35 +187,35 @@ func (w waiters) Spent(all []*task) {
 	}
 }
 
-// payers are the tasks, as package account sees them: see [account.Tasks].
+// payers are the tasks, as package account sees them: see account.Tasks.
 type payers struct{ *Node }
 
-func (p payers) of(t *account.Task) *task { return p.admission.Find(t.Client, t.ID) }
-func (p payers) Cleared()                 { p.settle.Deaf() }
-func (p payers) Ended()                   { p.Close(p.turn.Now()) }
+func (p payers) Cleared() { p.settle.Deaf() }
+func (p payers) Ended()   { p.Close(p.turn.Now()) }
 func (p payers) Doubted() {
 	p.refuseWaiting(bus.CodeUnavailable, p.turn.Doubt, status.AgainStale)
 }
 
-func (p payers) Refused(m *account.Task, code bus.Code, retry time.Duration, why string) {
-	t := p.of(m)
+func (p payers) Refused(client, id string, code bus.Code, retry time.Duration, why string) {
+	t := p.admission.Find(client, id)
 	p.end(t, p.turn.Refusal(t.Msg, code, retry, "%s", why), true)
 }
 
-func (p payers) Bounded(m *account.Task, most market.Credits) market.Credits {
-	t := p.of(m)
+func (p payers) Bounded(client, id string, most market.Credits) market.Credits {
+	t := p.admission.Find(client, id)
 	t.Bound(most)
 	p.meeting.SetTerms(t) // what was said of terms is as good as before
 	return t.Cap()
 }
 
 // Funded lets a task wait for a slot.
-func (n payers) Funded(m *account.Task) {
-	t := n.of(m)
+func (n payers) Funded(client, id string, reserved market.Credits, waited bool) {
+	t := n.admission.Find(client, id)
+	t.Most = reserved
 	if !t.Own() && t.Moves == 0 && t.Refusals == 0 {
 		n.regimes.Came(n.turn.Nano())
 	}
-	free := !t.Money.Waited() && n.Queue.Waiting() < n.fleet.Free(n.Queue.Waiting()+1)
+	free := !waited && n.Queue.Waiting() < n.fleet.Free(n.Queue.Waiting()+1)
 	beat := time.Duration(0)
 	if t.Moves > 0 {
 		beat = settle.BeatEvery // its reader waits for chunks

@@ -25,21 +25,21 @@ func (n *Node) Sound() error {
 			continue
 		}
 		all++
-		reserved[t.Client()] += t.Money.Reserved()
 		switch {
 		case t.Hold != nil:
 			runs++
 		case t.Waits():
 			waits[t.Client()]++
 			waiting++
+			reserved[t.Client()] += t.Most
 		default:
 			awaits[t.Client()]++
 		}
 		if t.Hold == nil && n.turn.Leading && n.turn.Now().After(t.Deadline()) {
 			return fmt.Errorf("task %s waits for %v after its deadline", t.ID(), -t.TimeLeft(n.turn.Now()))
 		}
-		if t.Waits() && (t.Money.Reserved() == 0 || t.Hold != nil) {
-			return fmt.Errorf("task %s waits with %v reserved", t.ID(), t.Money.Reserved())
+		if t.Waits() && (t.Most == 0 || t.Hold != nil) {
+			return fmt.Errorf("task %s waits with %v reserved", t.ID(), t.Most)
 		}
 	}
 	most := 0

@@ -39,7 +39,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	snapshot := func() time.Duration {
 		begin := time.Now()
-		if err := j.Snapshot(nil, hub.NewHistory(cfg)); err != nil {
+		if err := j.Snapshot(nil, hub.NewHistory()); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(begin)

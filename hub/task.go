@@ -37,7 +37,7 @@ func (n *Node) end(t *task, r *bus.Result, tell bool) {
 	}
 	own := t.Own()
 	t.Asks = forecast.Task{}
-	n.money.End(&t.Money)
+	n.money.End(t.Client(), t.ID())
 	if own {
 		n.prewarms.Over()
 	}
@@ -117,7 +117,7 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 		need.Worst, need.Least = 0, 0
 	}
 	need.Wanted = max(need.Wanted, h.Rec.Amount)
-	t.Money.Needs(need)
+	n.money.Needs(t.Client(), t.ID(), need)
 	t.Wait(m.Inbox)
 	h.Agent.End(h.Rec.Client, h.Rec.Task) // it is not beside itself
 	now := n.turn.Nano()

@@ -2,8 +2,8 @@
 // what the treasury has granted and is asked for, what goes back to it, and how far its journal and the hub's
 // own are known to each other. It also ends a hub, as that is to give everything back.
 //
-// A [Room] is a machine without I/O or clock: it runs on the hub's [turn.Turn]. Of a task it knows a [Task].
-// What becomes of that it tells the hub's [Tasks].
+// A [Room] is a machine without I/O or clock: it runs on the hub's [turn.Turn]. Of a task it knows client and
+// id, from [Room.Open] to [Room.End], and what it needs. What becomes of that it tells the hub's [Tasks].
 package account
 
 import (
@@ -31,12 +31,12 @@ type Limits struct {
 // Tasks is the hub whose tasks are paid for. It is called while the room is in the midst of something, and
 // may call it again.
 type Tasks interface {
-	// Funded tells that a task's money is reserved.
-	Funded(t *Task)
+	// Funded tells that so much is reserved for a task. waited: its money was not there at once.
+	Funded(client, id string, reserved market.Credits, waited bool)
 	// Refused tells that there is no money for a task, and when it may come again. The hub ends the task.
-	Refused(t *Task, code bus.Code, retry time.Duration, why string)
+	Refused(client, id string, code bus.Code, retry time.Duration, why string)
 	// Bounded lowers the most that a task may cost, and returns the sum to reserve for it then.
-	Bounded(t *Task, most market.Credits) market.Credits
+	Bounded(client, id string, most market.Credits) market.Credits
 	// Doubted tells that the journal is not the newest ([turn.State.Doubt]), and Cleared that it is after
 	// all.
 	Doubted()
@@ -45,7 +45,7 @@ type Tasks interface {
 	Ended()
 }
 
-// Task is the money of one task.
+// task is the money of one task that is open.
 //
 //	state     means                            ends
 //	new       needs money                      awaiting or reserved: Fund
@@ -53,26 +53,14 @@ type Tasks interface {
 //	                                           gone: the treasury refuses, or time is up
 //	reserved  has what it needs set aside      new: Release, as a hold has taken what it needed
 //	gone      has ended: End, from any state
-type Task struct {
-	Client, ID string
-
+type task struct {
+	id       string
 	need     estimate.Need
 	reserved market.Credits
-	waited   bool       // its money was not there at once
 	awaits   bool       // it is among those of its client that wait for money
 	sought   bool       // it asks for just what is enough, which other hubs may have
 	timer    turn.Timer // while it awaits money
 }
-
-// Reserved returns the sum reserved for the task.
-func (t *Task) Reserved() market.Credits { return t.reserved }
-
-// Need returns the task's need, as of its reservation; Needs sets it, before anything is reserved.
-func (t *Task) Need() estimate.Need      { return t.need }
-func (t *Task) Needs(need estimate.Need) { t.need = need }
-
-// Waited reports whether the task had to wait for its money.
-func (t *Task) Waited() bool { return t.waited }
 
 // Room is the money of a hub's clients.
 type Room struct {
@@ -99,11 +87,11 @@ type Room struct {
 // client is a client's money at this hub, beyond what the book says.
 type client struct {
 	name     string
-	open     int               // open tasks
+	open     map[string]*task  // by id
 	reserved market.Credits    // for tasks that wait: not yet held
 	largest  market.Credits    // reserve of late, the measure of chunks
 	vouchers []bus.DoorVoucher // what doors vouched for, the latest last
-	awaiting []*Task           // wait for money, first come first
+	awaiting []*task           // wait for money, first come first
 	request  *request          // under way
 	notAhead time.Time         // the hub does not ask ahead before
 	pending  time.Time         // when the treasury last said that hubs are giving money back
@@ -128,7 +116,7 @@ func (r *Room) Restore(returns []ledger.Transfer) { r.returns = slices.Clone(ret
 func (r *Room) client(name string) *client {
 	p := r.clients[name]
 	if p == nil {
-		p = &client{name: name}
+		p = &client{name: name, open: map[string]*task{}}
 		p.idle.Due = func() { r.idled(p) }
 		r.clients[name] = p
 	}
@@ -154,23 +142,26 @@ func names(book *ledger.Book) (all []string) {
 	return all
 }
 
-// Open counts a client's task in.
-func (r *Room) Open(name string) { r.client(name).open++ }
+// Open takes in a task of a client, and End ends it. What it leaves may be enough for another.
+func (r *Room) Open(name, id string) { r.client(name).open[id] = &task{id: id} }
 
-// End counts a task out. What it leaves may be enough for another.
-func (r *Room) End(t *Task) {
-	p := r.clients[t.Client]
-	if t.awaits {
+func (r *Room) End(name, id string) {
+	p := r.clients[name]
+	if t := p.open[id]; t.awaits {
 		r.drop(p, t)
 	}
-	r.Release(t)
+	r.Release(name, id)
 	r.admit(p)
-	p.open--
+	delete(p.open, id)
 	r.startIdle(p)
 }
 
+// Need returns what an open task needs, as of its reservation; Needs sets it, before anything is reserved.
+func (r *Room) Need(name, id string) estimate.Need        { return r.clients[name].open[id].need }
+func (r *Room) Needs(name, id string, need estimate.Need) { r.clients[name].open[id].need = need }
+
 // drop has a task await money no more.
-func (r *Room) drop(p *client, t *Task) {
+func (r *Room) drop(p *client, t *task) {
 	i := slices.Index(p.awaiting, t)
 	p.awaiting = slices.Delete(p.awaiting, i, i+1)
 	t.awaits = false
@@ -178,11 +169,10 @@ func (r *Room) drop(p *client, t *Task) {
 }
 
 // Release frees the sum reserved for a task that ends, or has a hold.
-func (r *Room) Release(t *Task) {
-	if t.reserved > 0 {
-		r.clients[t.Client].reserved -= t.reserved
-		t.reserved = 0
-	}
+func (r *Room) Release(name, id string) {
+	p := r.clients[name]
+	t := p.open[id]
+	p.reserved, t.reserved = p.reserved-t.reserved, 0
 }
 
 // idleEvery is the pause between so many clients as go idle together: they may be many.
@@ -195,7 +185,7 @@ const (
 func (r *Room) startAllIdle() {
 	at, count := r.turn.Now().Add(r.limits.Idle), 0
 	for _, name := range names(r.turn.Book) {
-		if r.turn.Book.Avail(name) > 0 && r.client(name).open == 0 {
+		if r.turn.Book.Avail(name) > 0 && len(r.client(name).open) == 0 {
 			r.turn.Set(&r.client(name).idle, at.Add(time.Duration(count/idleTogether)*idleEvery))
 			count++
 		}
@@ -206,7 +196,7 @@ func (r *Room) startAllIdle() {
 // only while there are few.
 func (r *Room) startIdle(p *client) {
 	switch {
-	case p.open > 0:
+	case len(p.open) > 0:
 	case r.turn.Book.Avail(p.name) > 0:
 		r.turn.Set(&p.idle, r.turn.Now().Add(r.limits.Idle))
 	case len(r.clients) > idleAccounts && p.request == nil:
@@ -220,7 +210,7 @@ func (r *Room) startIdle(p *client) {
 // forgotten.
 func (r *Room) idled(p *client) {
 	many := len(r.clients) > idleAccounts
-	if p.open > 0 || r.clients[p.name] != p {
+	if len(p.open) > 0 || r.clients[p.name] != p {
 		return
 	}
 	if r.turn.Leading && r.turn.Doubt == "" {
@@ -265,7 +255,7 @@ func (r *Room) RefuseAwaiting(code bus.Code, retry time.Duration, why string) {
 
 func (r *Room) refuseAll(p *client, code bus.Code, retry time.Duration, why string) {
 	for len(p.awaiting) > 0 {
-		r.tasks.Refused(p.awaiting[0], code, retry, why)
+		r.tasks.Refused(p.name, p.awaiting[0].id, code, retry, why)
 	}
 }
 

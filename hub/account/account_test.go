@@ -25,15 +25,15 @@ type hub struct {
 	t     *testing.T
 	turn  turn.Turn
 	room  *Room
-	tasks map[string]*Task           // open
+	tasks map[string]string          // the clients of those that are open, by id
 	said  []string                   // what became of tasks, in words
 	asked []turn.Funds               // not answered yet
 	back  map[string]ledger.Transfer // returns that the treasury was told of
 }
 
 func newHub(t *testing.T) *hub {
-	h := &hub{t: t, turn: turn.New(journal, "math", ledger.NewBook(), [32]byte{1}), tasks: map[string]*Task{},
-		back: map[string]ledger.Transfer{}}
+	h := &hub{t: t, turn: turn.New(journal, "math", ledger.NewBook(), [32]byte{1}),
+		tasks: map[string]string{}, back: map[string]ledger.Transfer{}}
 	h.room = New(&h.turn, Limits{Idle: time.Minute, Wait: 3 * time.Second}, h)
 	h.turn.Advance(start)
 	h.turn.State = turn.State{Epoch: 7, Leading: true}
@@ -45,18 +45,18 @@ func newHub(t *testing.T) *hub {
 }
 
 // Funded implements Tasks.
-func (h *hub) Funded(t *Task) {
-	h.said = append(h.said, fmt.Sprintf("%s funded with %d", t.ID, t.Reserved()))
+func (h *hub) Funded(client, id string, reserved market.Credits, waited bool) {
+	h.said = append(h.said, fmt.Sprintf("%s funded with %d", id, reserved))
 }
 
 // Refused implements Tasks.
-func (h *hub) Refused(t *Task, code bus.Code, retry time.Duration, why string) {
-	h.said = append(h.said, fmt.Sprintf("%s %s %v: %s", t.ID, code, retry, why))
-	h.end(t.ID)
+func (h *hub) Refused(client, id string, code bus.Code, retry time.Duration, why string) {
+	h.said = append(h.said, fmt.Sprintf("%s %s %v: %s", id, code, retry, why))
+	h.end(id)
 }
 
 // Bounded implements Tasks.
-func (h *hub) Bounded(t *Task, most market.Credits) market.Credits { return most }
+func (h *hub) Bounded(client, id string, most market.Credits) market.Credits { return most }
 
 func (h *hub) Doubted() { h.said = append(h.said, "doubted") }
 func (h *hub) Cleared() { h.said = append(h.said, "cleared") }
@@ -97,20 +97,18 @@ func (h *hub) pass(d time.Duration) {
 }
 
 // task opens a task that wants so much, and least of that, and no more than worst.
-func (h *hub) task(client, id string, wanted, worst, least market.Credits) *Task {
-	t := &Task{Client: client, ID: id}
-	h.tasks[id] = t
-	h.room.Open(client)
+func (h *hub) task(client, id string, wanted, worst, least market.Credits) {
+	h.tasks[id] = client
+	h.room.Open(client, id)
 	until := h.turn.Now().Add(10 * time.Second)
-	h.room.Fund(t, estimate.Need{Wanted: wanted, Worst: worst, Least: least, Until: until})
+	h.room.Fund(client, id, estimate.Need{Wanted: wanted, Worst: worst, Least: least, Until: until})
 	h.take()
-	return t
 }
 
 func (h *hub) end(id string) {
-	t := h.tasks[id]
+	client := h.tasks[id]
 	delete(h.tasks, id)
-	h.room.End(t)
+	h.room.End(client, id)
 	h.take()
 }
 
@@ -159,27 +157,28 @@ func (h *hub) refuse(code bus.Code, prepaid, allotted market.Credits) {
 func (h *hub) sound() {
 	h.t.Helper()
 	reserved, open, awaits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
-	for _, t := range h.tasks {
-		reserved[t.Client] += t.reserved
-		open[t.Client]++
+	for id, client := range h.tasks {
+		t := h.room.clients[client].open[id]
+		reserved[client] += t.reserved
+		open[client]++
 		if t.awaits {
-			awaits[t.Client]++
+			awaits[client]++
 		}
 		if t.awaits == (t.reserved > 0) || t.awaits != t.timer.IsSet() {
-			h.t.Fatalf("task %s has %d reserved, and waits for money %v", t.ID, t.reserved, t.awaits)
+			h.t.Fatalf("task %s has %d reserved, and waits for money %v", id, t.reserved, t.awaits)
 		}
 	}
 	for name, p := range h.room.clients {
-		if p.reserved != reserved[name] || p.open != open[name] || len(p.awaiting) != awaits[name] ||
+		if p.reserved != reserved[name] || len(p.open) != open[name] || len(p.awaiting) != awaits[name] ||
 			h.room.available(name) < 0 {
 			h.t.Fatalf("%s has %d tasks (%d), %d of them without money (%d), %d reserved (%d), %d beside that", name,
-				p.open, open[name], len(p.awaiting), awaits[name], p.reserved, reserved[name],
+				len(p.open), open[name], len(p.awaiting), awaits[name], p.reserved, reserved[name],
 				h.room.available(name))
 		}
 	}
 }
 
-// The states of a task's money, and what ends each: see [Task].
+// The states of a task's money, and what ends each: see [task].
 func TestStatesOfATasksMoney(t *testing.T) {
 	pending := func(m *bus.FundsReply) { m.Code, m.RetryMS = bus.CodeAllotmentPending, 1000 }
 	for name, c := range map[string]struct {
@@ -252,16 +251,16 @@ func TestStatesOfATasksMoney(t *testing.T) {
 		"it ends while it waits": {func(h *hub) { h.end("t") }, ""},
 		"a hold takes what is reserved": {func(h *hub) {
 			h.grant(50)
-			h.room.Release(h.tasks["t"])
-			if h.room.Reserved("ann") != 0 || h.tasks["t"].Reserved() != 0 {
+			h.room.Release("ann", "t")
+			if h.room.Reserved("ann") != 0 || h.room.Need("ann", "t").Wanted != 50 {
 				h.t.Error("something is reserved beside the hold")
 			}
-			h.room.Fund(h.tasks["t"], estimate.Need{Wanted: 50}) // and its agent refused it
+			h.room.Fund("ann", "t", estimate.Need{Wanted: 50}) // and its agent refused it
 		}, "t funded with 50; t funded with 50"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t)
-			if m := h.task("ann", "t", 50, 20, 10); !m.Waited() || h.room.Awaiting("ann") != 1 {
+			if h.task("ann", "t", 50, 20, 10); h.room.Awaiting("ann") != 1 {
 				t.Fatal("a task without money does not wait for it")
 			}
 			c.events(h)
@@ -332,8 +331,8 @@ func TestMoneyUnderRandomEvents(t *testing.T) {
 			h.sound()
 		}
 		h.pass(time.Hour)
-		for id, m := range h.tasks {
-			if m.awaits {
+		for id, client := range h.tasks {
+			if h.room.clients[client].open[id].awaits {
 				t.Fatalf("%s waits for money for ever", id)
 			}
 		}

@@ -23,16 +23,17 @@ const (
 const aheadAgain = 5 * time.Second
 
 // Fund reserves what a task needs, or has it await funds while more is asked for.
-func (r *Room) Fund(t *Task, need estimate.Need) {
-	p := r.client(t.Client)
+func (r *Room) Fund(name, id string, need estimate.Need) {
+	p := r.clients[name]
+	t := p.open[id]
 	p.largest = max(need.Wanted, p.largest-p.largest/8)
-	t.need, t.waited = need, false
+	t.need = need
 	if len(p.awaiting) == 0 && need.Wanted <= r.available(p.name) {
-		r.reserve(p, t)
+		r.reserve(p, t, false)
 		r.requestAhead(p)
 		return
 	}
-	t.waited, t.awaits = true, true
+	t.awaits = true
 	p.awaiting = append(p.awaiting, t)
 	t.timer.Due = func() { r.overdue(p, t) }
 	r.turn.Set(&t.timer, turn.Earlier(need.Until, r.turn.Now().Add(r.limits.Wait)))
@@ -40,18 +41,19 @@ func (r *Room) Fund(t *Task, need estimate.Need) {
 }
 
 // reserve sets aside what a task needs.
-func (r *Room) reserve(p *client, t *Task) {
+func (r *Room) reserve(p *client, t *task, waited bool) {
 	t.reserved, t.sought = t.need.Wanted, false
 	p.reserved += t.reserved
-	r.tasks.Funded(t)
+	r.tasks.Funded(p.name, t.id, t.reserved, waited)
 }
 
 // overdue refuses a task that has waited for its money for long, unless what is here will do, or other hubs
 // are giving some back.
-func (r *Room) overdue(p *client, t *Task) {
+func (r *Room) overdue(p *client, t *task) {
 	switch now := r.turn.Now(); {
 	case !now.Before(t.need.Until):
-		r.tasks.Refused(t, bus.CodePastDeadline, 0, "the deadline passed while the client's money was on its way")
+		r.tasks.Refused(p.name, t.id, bus.CodePastDeadline, 0,
+			"the deadline passed while the client's money was on its way")
 	case p.request != nil && !p.pending.IsZero() && now.Sub(p.pending) < noAnswer+comeBackMost:
 		r.turn.Set(&t.timer, turn.Earlier(t.need.Until, now.Add(r.limits.Wait)))
 	case !r.lowerHere(p, t):
@@ -59,7 +61,7 @@ func (r *Room) overdue(p *client, t *Task) {
 		if p.request != nil && p.request.why != "" {
 			why = "the treasury said: " + p.request.why
 		}
-		r.tasks.Refused(t, bus.CodeAllotmentPending, time.Second, why+": try again")
+		r.tasks.Refused(p.name, t.id, bus.CodeAllotmentPending, time.Second, why+": try again")
 	}
 }
 
@@ -147,10 +149,10 @@ func (r *Room) admit(p *client) {
 	for len(p.awaiting) > 0 && p.awaiting[0].need.Wanted <= r.available(p.name) {
 		t := p.awaiting[0]
 		if t.sought { // it asked for little, and there may be more
-			r.within(t, t.share(r.available(p.name), len(p.awaiting)))
+			r.within(p, t, t.share(r.available(p.name), len(p.awaiting)))
 		}
 		r.drop(p, t)
-		r.reserve(p, t)
+		r.reserve(p, t, true)
 	}
 }
 
@@ -182,7 +184,7 @@ func (r *Room) allotted(a *request, m *bus.FundsReply) {
 		if a.ahead && m.Code != bus.CodeUnknownClient {
 			break // for money ahead of need no hub is asked to give back: for one that waits it is, next
 		}
-		var poor []*Task
+		var poor []*task
 		for _, t := range p.awaiting {
 			if m.Code == bus.CodeUnknownClient || t.need.Wanted-r.available(p.name) >= a.least {
 				poor = append(poor, t)
@@ -211,52 +213,52 @@ func (r *Room) allotted(a *request, m *bus.FundsReply) {
 // waits for these: no bid says which of the two it is. Where too little is known of, the treasury is asked
 // for just what is enough: it calls no money back from other hubs where more is asked for than they have. It
 // reports whether the task may still be served.
-func (r *Room) lower(t *Task, p *client, m *bus.FundsReply, among int) bool {
+func (r *Room) lower(t *task, p *client, m *bus.FundsReply, among int) bool {
 	free, all := total(max(0, r.available(p.name)), m.Prepaid), r.all(p, m)
 	if m.Code != bus.CodeInsufficientFunds || t.need.Wanted <= free || t.need.Fixed {
 		return false
 	}
 	if t.need.Worst > free && t.need.Worst <= all {
-		return r.seek(t, t.need.Worst, m)
+		return r.seek(p, t, t.need.Worst, m)
 	}
-	return r.within(t, t.share(free, among)) || all < t.need.Least && r.seek(t, t.need.Least, m)
+	return r.within(p, t, t.share(free, among)) || all < t.need.Least && r.seek(p, t, t.need.Least, m)
 }
 
 // seek lowers a task, once, to a sum that would do and that other hubs may have.
-func (r *Room) seek(t *Task, most market.Credits, m *bus.FundsReply) bool {
+func (r *Room) seek(p *client, t *task, most market.Credits, m *bus.FundsReply) bool {
 	if t.sought || m.Allotted == 0 {
 		return false
 	}
 	t.sought = true
-	return r.within(t, most)
+	return r.within(p, t, most)
 }
 
 // lowerHere has a task pay at most what is free of its client's money at this hub, as the treasury says
 // nothing, if its answer need not be cut for that. It reports whether the task waits for a slot now.
-func (r *Room) lowerHere(p *client, t *Task) bool {
+func (r *Room) lowerHere(p *client, t *task) bool {
 	available := r.available(p.name)
-	if t.need.Fixed || t.need.Worst > available || !r.within(t, t.share(available, len(p.awaiting))) {
+	if t.need.Fixed || t.need.Worst > available || !r.within(p, t, t.share(available, len(p.awaiting))) {
 		return false
 	}
 	r.drop(p, t)
-	r.reserve(p, t)
+	r.reserve(p, t, true)
 	r.admit(p)
 	return true
 }
 
 // share returns a task's part of the free money, among so many tasks that came at once: enough that its
 // answer need not be cut, if there is so much.
-func (t *Task) share(free market.Credits, among int) market.Credits {
+func (t *task) share(free market.Credits, among int) market.Credits {
 	return min(free, max(t.need.Worst, free/market.Credits(among)))
 }
 
 // within lowers the most that a task may cost, and the sum to reserve for it. It reports whether some agent
 // would serve it for that, as agents stood when it came; else nothing changes.
-func (r *Room) within(t *Task, most market.Credits) bool {
+func (r *Room) within(p *client, t *task, most market.Credits) bool {
 	if most <= 0 || most < t.need.Least {
 		return false
 	}
-	t.need.Wanted = r.tasks.Bounded(t, most)
+	t.need.Wanted = r.tasks.Bounded(p.name, t.id, most)
 	return true
 }
 
@@ -278,9 +280,9 @@ func total(list ...market.Credits) (sum market.Credits) {
 
 // broke refuses a task that its client cannot pay for. Where the holds of its other tasks here would do, once
 // they end, the task may come again then.
-func (r *Room) broke(t *Task, p *client, m *bus.FundsReply) {
+func (r *Room) broke(t *task, p *client, m *bus.FundsReply) {
 	if m.Code == bus.CodeUnknownClient {
-		r.tasks.Refused(t, m.Code, 0, "the treasury knows no client "+p.name+": make a deposit first")
+		r.tasks.Refused(p.name, t.id, m.Code, 0, "the treasury knows no client "+p.name+": make a deposit first")
 		return
 	}
 	// its message names the hubs that keep what they have of it
@@ -294,7 +296,7 @@ func (r *Room) broke(t *Task, p *client, m *bus.FundsReply) {
 	if min(t.need.Wanted, least) <= all && held > 0 {
 		code, retry, advice = bus.CodeAllotmentPending, time.Second, "come again when these have ended, "
 	}
-	r.tasks.Refused(t, code, retry, fmt.Sprintf(
+	r.tasks.Refused(p.name, t.id, code, retry, fmt.Sprintf(
 		"the task may cost %s, and at least %s must be free for it; client %s has %s to spend at this hub, "+
 			"and %s are held for its other tasks here; %s: %sdeposit more, or, where that is the budget of "+
 			"a key, wait until it is filled up",

@@ -21,6 +21,8 @@ type Known interface {
 const (
 	// KeepIDs is how long after their deadlines the ids of ended tasks are remembered.
 	KeepIDs = 10 * time.Minute
+	// MostKnown bounds them, of 1.2 KB each.
+	MostKnown = 1 << 16
 	// replayFor is how long after an answer's end its agent has it still.
 	replayFor = 30 * time.Second
 )

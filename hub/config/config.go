@@ -51,23 +51,15 @@ type Config struct {
 	// tasks that wait beyond those for which a slot is free: a longer queue only outlives its deadlines
 	MaxWaiting int `yaml:"max_waiting"`
 	MaxAgents  int `yaml:"max_agents"` // agents sold: edges of a round grow with them
-	// ended tasks remembered to answer repeats, 1.2 KB each, and none longer than
-	// ten minutes after its deadline
-	MaxKnown int `yaml:"max_known"`
 	// dispatches of one task that agents refuse before its client is told
 	MaxRefusals int `yaml:"max_refusals"`
 
 	// Tasks of one client that wait, for its money or a slot; 0: a quarter of max_waiting.
 	MaxWaitingPerClient int `yaml:"max_waiting_per_client"`
 
-	// bytes of tasks that run, kept so that another agent can be given one whose agent fails
-	KeepBodies int `yaml:"keep_bodies"`
-
 	// a round whose prices take longer is cleared at posted prices, and its record says so
 	SolveLimit time.Duration `yaml:"solve_limit"`
-	// a settlement waits so long to share the sync of a round, which saves half of all syncs
-	Linger    time.Duration `yaml:"linger"`
-	FundsWait time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
+	FundsWait  time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
 	// the hub gives back most of the allotment of a client that had no open task for so long; it is longer
 	// than the pauses of a dialogue, so that its turns do not wait for the treasury
 	AccountIdle time.Duration `yaml:"account_idle"`
@@ -75,8 +67,6 @@ type Config struct {
 	HoldGrace time.Duration `yaml:"hold_grace"`
 	// slowest time between tokens of an agent, until a slower one is seen
 	SlowestITL time.Duration `yaml:"slowest_itl"`
-	// most time for a token: slower than anyone reads; see [fleet.Room.Slowest]
-	MaxITL time.Duration `yaml:"max_itl"`
 	// an agent without a word for so long is asked whether anybody is there
 	Suspect time.Duration `yaml:"suspect"`
 	// an agent without a summary for so long gets no tasks: five are missed
@@ -87,7 +77,6 @@ type Config struct {
 
 	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // of the hub's election and claims
 	DrainTimeout time.Duration `yaml:"drain_timeout"` // a stopping hub waits so long for what runs
-	Queue        int           `yaml:"queue"`         // messages taken off the bus and not yet looked at
 
 	Parts Parts `yaml:"-"` // what the file chooses by name
 }
@@ -121,18 +110,14 @@ func Default() Config {
 
 		MaxWaiting:  2048,
 		MaxAgents:   1024,
-		MaxKnown:    1 << 16,
 		MaxRefusals: 16,
-		KeepBodies:  32 << 20, // of a thousand tasks with long prompts
 
 		// ten batches; a thousand times what one of 64 tasks on 16 agents takes
 		SolveLimit:  100 * time.Millisecond,
-		Linger:      5 * time.Millisecond,
 		FundsWait:   3 * time.Second,
 		AccountIdle: 60 * time.Second,
 		HoldGrace:   60 * time.Second,
 		SlowestITL:  100 * time.Millisecond,
-		MaxITL:      time.Second,
 		Suspect:     1100 * time.Millisecond, // an agent speaks every second
 		Silence:     5 * time.Second,
 
@@ -142,7 +127,6 @@ func Default() Config {
 
 		LeaseTTL:     5 * time.Second,
 		DrainTimeout: 30 * time.Second,
-		Queue:        8192,
 	}
 }
 
@@ -197,9 +181,7 @@ func (c Config) Validate() error {
 	}{
 		{"max_waiting", c.MaxWaiting, 1 << 20},
 		{"max_waiting_per_client", c.WaitingPerClient(), 1 << 20},
-		{"max_agents", c.MaxAgents, MaxAgents}, {"max_known", c.MaxKnown, 1 << 24},
-		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30},
-		{"queue", c.Queue, 1 << 20},
+		{"max_agents", c.MaxAgents, MaxAgents}, {"max_refusals", c.MaxRefusals, 1000},
 	} {
 		if n.v < 1 || n.v > n.most {
 			wrong("%s: %d is not from 1 to %d", n.name, n.v, n.most)
@@ -212,12 +194,10 @@ func (c Config) Validate() error {
 		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline},
 		{"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
 		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute},
-		{"linger", c.Linger, 0, 100 * time.Millisecond},
 		{"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
 		{"account_idle", c.AccountIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
 		{"slowest_itl", c.SlowestITL, time.Millisecond, time.Minute},
-		{"max_itl", c.MaxITL, time.Millisecond, time.Minute},
 		{"suspect", c.Suspect, 100 * time.Millisecond, time.Hour},
 		{"silence", c.Silence, time.Second, time.Hour},
 		{"status_every", c.StatusEvery, status.Least, time.Minute},

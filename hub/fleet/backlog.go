@@ -62,13 +62,17 @@ func Nearly(d time.Duration) time.Duration {
 	return (max(0, d) + mask) &^ mask
 }
 
-// itlTimes bounds how much slower than the agents of its class an agent is believed to be.
-const itlTimes = 4
+const (
+	// itlTimes bounds how much slower than the agents of its class an agent is believed to be.
+	itlTimes = 4
+	// mostITL is slower than anyone reads, whatever agents say.
+	mostITL = time.Second
+)
 
 // Slowest is the time for a token that an answer of an agent is given: money is held for so long times
 // max_tokens. It is the slowest that the agent was seen to take, by its own word, and no less than is
 // assumed; so it is at most itlTimes the median of what the other agents of its class take, or what is
-// assumed where they are fast or there are none; and at most MaxITL, which is the bound on agents that lie
+// assumed where they are fast or there are none; and at most mostITL, which is the bound on agents that lie
 // together. An engine that is slower still is cut at the end of its hold's time: what was asked there is not
 // charged, and the agent not paid.
 func (r *Room[A]) Slowest(a *Agent) time.Duration {
@@ -80,7 +84,7 @@ func (r *Room[A]) Slowest(a *Agent) time.Duration {
 	if own > most {
 		most = max(most, itlTimes*r.medianITL(a))
 	}
-	return min(own, most, max(assumed, r.limits.MaxITL))
+	return min(own, most, max(assumed, mostITL))
 }
 
 // Within bounds how long an answer of an agent may take. Once two hundred answers of the agent were seen, it

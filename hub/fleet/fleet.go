@@ -23,7 +23,6 @@ type Limits struct {
 	Suspect time.Duration // without a word for so long, and it is asked whether anybody is there
 	Silence time.Duration // without a summary for so long, and it gets no tasks
 	Slowest time.Duration // between tokens, where nothing is known of an agent
-	MaxITL  time.Duration // most between tokens, whatever agents say
 }
 
 // Kept is a pointer to a hub's own record of an agent, in which [Agent] is embedded.

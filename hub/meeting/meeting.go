@@ -9,7 +9,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/openai"
-	"souk/hub/account"
 	"souk/hub/admission"
 	"souk/hub/config"
 	"souk/hub/estimate"
@@ -26,17 +25,17 @@ import (
 	"souk/market"
 )
 
-// Task is a request from its admission until it is forgotten. First it awaits its client's money
-// ([account.Task]); then it waits for a slot ([queue.Entry.Waits]); then an agent has it, or may
+// Task is a request from its admission until it is forgotten. First it awaits its client's money (package
+// account); then it waits for a slot ([queue.Entry.Waits]); then an agent has it, or may
 // ([settle.State]), and if that hold is void it may await and wait again. It is done with its last word. One
 // that ends under a hold is remembered; only then may the rest of its answer be a new task of the same id.
 type Task struct {
 	admission.Request // who asks for what, on which terms, and the last word
 	queue.Entry       // since when it waits, until when, and what rounds found
 	settle.Task       // what its client was told, and agents that had it
-	Money             account.Task
 	Asks              forecast.Task
 	Hold              *Hold
+	Most              market.Credits // that is reserved for it while it waits for a slot
 }
 
 // Own reports whether the hub itself has sent it, for one agent alone.
@@ -101,8 +100,7 @@ func (a *Agent) Reprice(by *tariff.Room) {
 
 // NewTask is a task of which nothing is known yet but its request, and since when it may wait.
 func (r *Room) NewTask(q admission.Request, arrived time.Time) *Task {
-	return &Task{Request: q, Money: account.Task{Client: q.Client(), ID: q.ID()},
-		Entry: queue.New(q.Client(), arrived, r.turn.Now().Add(r.cfg.Deadline))}
+	return &Task{Request: q, Entry: queue.New(q.Client(), arrived, r.turn.Now().Add(r.cfg.Deadline))}
 }
 
 // Read makes a request the task's own, and fills in what it leaves to the hub.
@@ -213,7 +211,7 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 	h.Rec = ledger.Hold{
 		Client: t.Client(), Task: t.ID(), Attempt: t.Msg.Attempt, Agent: a.ID(), Model: a.Reg().Model,
 		Round: in.Number, Slot: slot, Kind: bus.DispatchTask,
-		Amount:  market.Hold(aw.Premium, e.Worst, min(t.Cap(), t.Money.Reserved())),
+		Amount:  market.Hold(aw.Premium, e.Worst, min(t.Cap(), t.Most)),
 		Premium: aw.Premium, Fee: r.cfg.Fee, Quoted: aw.Cost, Tariff: a.Seller().Tariff, Settle: r.cfg.Settle,
 		Price:  a.Reg().Price,
 		Prompt: e.Prompt, Cached: e.Cached, Output: e.Output, MaxTokens: e.MaxTokens,

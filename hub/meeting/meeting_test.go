@@ -65,11 +65,9 @@ func (p *place) task(id string) *Task {
 	if p.Read(t, &m); p.SetTerms(t) != nil {
 		p.t.Fatal("it is given no terms")
 	}
-	need, no := p.Survey(t)
-	if no != nil {
+	if _, no := p.Survey(t); no != nil {
 		p.t.Fatal(no.Message)
 	}
-	t.Money.Needs(need)
 	return t
 }
 

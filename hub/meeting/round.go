@@ -70,7 +70,7 @@ func (r *Room) Meet() {
 
 func (r *Room) waiter(t *Task, offers []estimate.Offer) estimate.Waiter {
 	now := r.turn.Now()
-	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.Money.Reserved(),
+	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.Most,
 		First: t.Second(0), Second: t.Second(t.InLine(now)), Waited: t.Waited(now), InLine: t.InLine(now),
 		Left: t.TimeLeft(now), Rounds: t.Rounds(), Offers: offers}
 }
@@ -150,7 +150,7 @@ func (r *Room) Gain(t *Task, best *estimate.Offer) (gain market.Credits, any boo
 			r.forecasts.Goes(&t.Asks, &a.Forecast) {
 			e := r.forecasts.At(r.turn.Nano(), &t.Asks, &a.Forecast)
 			in := t.Waited(r.turn.Now()) + left + e.First
-			most = max(most, e.Value(t.Stated(), in, t.Money.Reserved())-e.Cost)
+			most = max(most, e.Value(t.Stated(), in, t.Most)-e.Cost)
 		}
 	}
 	return most - r.cfg.Fee, most != -market.MaxCredits

@@ -148,7 +148,6 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tn := newTown(t)
 				cfg := testConfig()
-				cfg.Queue = 4
 				b := tn.world.Bus(testConfig().Journal)
 				defer b.Close()
 				s, err := New(cfg,
@@ -161,6 +160,7 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 					tn.grants = append(tn.grants,
 						bus.Grant{Number: 1, Client: "ann", Hub: "hub-math", Amount: 1})
 				}
+				s.in = make(chan input, 4)
 				if err := s.node.Lead(time.Now(), 7); err != nil {
 					t.Fatal(err)
 				}

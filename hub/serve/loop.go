@@ -17,6 +17,7 @@ type input func(n *hub.Node)
 const (
 	maxSteps  = 256 // messages between two looks at what is ready
 	maxGroups = 64  // turns whose frames are made durable by one sync
+	maxQueued = 8192
 )
 
 // loop steps the Node until the leadership is lost or to be given back, the journal breaks, or ctx has ended

@@ -101,7 +101,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	log := deps.Log
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
-		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
+		in: make(chan input, maxQueued), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), measures: newMeasures(),
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
@@ -207,7 +207,7 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 		default:
 		}
 	}()
-	defer s.deps.Journal.Follow(func() ledger.Replica { return hub.NewHistory(s.cfg) })()
+	defer s.deps.Journal.Follow(func() ledger.Replica { return hub.NewHistory() })()
 	s.relearn()
 	defer s.remember(ctx)()
 	var writer sync.WaitGroup

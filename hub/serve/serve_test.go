@@ -70,7 +70,7 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 
 	// So does one that begins with a snapshot, and with what was settled behind it.
 	j := tn.journal(filepath.Base(tn.dir))
-	if err := j.Snapshot(nil, hub.NewHistory(testConfig())); err != nil {
+	if err := j.Snapshot(nil, hub.NewHistory()); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()
@@ -87,7 +87,7 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, got := ledger.NewBook(), hub.NewHistory(testConfig())
+	want, got := ledger.NewBook(), hub.NewHistory()
 	j = tn.journal(filepath.Base(tn.dir))
 	err := errors.Join(j.Restore(got), journal.Read(tn.dir, want.ApplyFrame))
 	if err != nil || !slices.Equal(got.Book().Balances("*"), want.Balances("*")) ||

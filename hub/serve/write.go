@@ -22,6 +22,9 @@ type todo struct {
 // urgent reports whether anyone waits for it.
 func (t *todo) urgent() bool { return t.done != nil || t.Urgent() }
 
+// linger is how long a settlement waits to share the sync of a round, which saves half of all syncs.
+const linger = 5 * time.Millisecond
+
 // write is the journal's goroutine: it makes the frames of all turns that have queued up durable with one
 // sync, then sends what follows from them, in order.
 func (s *Server) write() {
@@ -29,10 +32,10 @@ func (s *Server) write() {
 	var frames []ledger.Frame
 	var acks []hub.Message
 	failed := false
-	linger := time.NewTimer(time.Hour)
-	defer linger.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for r := range s.work {
-		group = s.gather(append(group[:0], r), linger)
+		group = s.gather(append(group[:0], r), timer)
 		frames = frames[:0]
 		for i := range group {
 			frames = append(frames, group[i].Frames...)
@@ -65,12 +68,12 @@ func (s *Server) write() {
 	}
 }
 
-// gather adds the turns that have queued up. A group in which nothing is urgent waits up to Linger for more.
+// gather adds the turns that have queued up. A group in which nothing is urgent waits up to linger for more.
 // An agent repeats a completion until it is acknowledged, so a settlement can wait to share the next round's
 // sync.
-func (s *Server) gather(group []todo, linger *time.Timer) []todo {
+func (s *Server) gather(group []todo, timer *time.Timer) []todo {
 	urgent := group[0].urgent()
-	linger.Reset(s.cfg.Linger)
+	timer.Reset(linger)
 	for len(group) < maxGroups && (!urgent || len(s.work) > 0) {
 		select {
 		case r, ok := <-s.work:
@@ -79,7 +82,7 @@ func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 			}
 			group = append(group, r)
 			urgent = urgent || r.urgent()
-		case <-linger.C:
+		case <-timer.C:
 			if !urgent {
 				return group
 			}

@@ -12,7 +12,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
-	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"
@@ -183,8 +182,7 @@ func TestSettlementsShareASync(t *testing.T) {
 		})
 		tn.agent("a-1", 4, func(bus.Dispatch) bool { return false })
 		j := &counting{Journal: tn.journal("hub-math")}
-		s, stop := tn.run(tn.world.Registry(), j,
-			func(c *hub.Config) { c.Linger = 50 * time.Millisecond })
+		s, stop := tn.run(tn.world.Registry(), j, nil)
 		captured := func() int64 { return s.Stats().Captured }
 		at := time.Now()
 		for i := range 20 {

@@ -20,7 +20,7 @@ const DispatchTimeout = 2 * time.Second
 type Limits struct {
 	MaxRefusals int // so often a task is tried again
 	MaxKnown    int // so many ended holds are remembered
-	KeepBodies  int // bytes kept of tasks at most, in case other agents have to serve them
+	KeepBodies  int // bytes kept of tasks at most, so that another agent can be given one whose agent fails
 	Hedge       Hedging
 }
 

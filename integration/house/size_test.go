@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_390
-	mostHub     = 18_724
-	mostRoot    = 1_392 // package hub itself, which wires its rooms
+	mostProduct = 94_368
+	mostHub     = 18_702
+	mostRoot    = 1_391 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.

@@ -18,7 +18,7 @@ import (
 // it is delivered.
 func TestSameRowsSideBySide(t *testing.T) {
 	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, World: World{Engines: 2, Tasks: 150},
-		Rules: []string{"two-block", "market", "market:max_known=65536"}, Progress: func(int, int) {}}
+		Rules: []string{"two-block", "market", "market:max_agents=1024"}, Progress: func(int, int) {}}
 	rows := func(processors int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 		rows, err := Crowd(t.Context(), o)
