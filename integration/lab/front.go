@@ -4,6 +4,8 @@ import "souk/integration/lab/compare"
 
 // entries are the pages of results, as the front page lists them.
 var entries = []compare.Entry{
+	{Name: "gpus", About: "what GPUs cost an hour that keep first tokens and gaps in time, under each rule",
+		Command: "`lab experiment gpus`", Gives: true},
 	{Name: "crowd", About: "the market beside every rule where slots are short; fleets, terms, callers, cache groups",
 		Command: "`lab crowd`", Standings: true},
 	{Name: "cliff", About: "the same where open sessions need more than the caches hold", Command: "`lab cliff`",

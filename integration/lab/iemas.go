@@ -13,10 +13,10 @@ import (
 func experimentCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "experiment",
-		Short: "Make the experiments of a paper again, theirs beside ours",
+		Short: "Make the experiments of a paper again, theirs beside ours, and one of this market's own",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(iemasCommand(), papersCommand())
+	c.AddCommand(iemasCommand(), papersCommand(), gpusCommand())
 	return c
 }
 

@@ -35,6 +35,7 @@ var pageCommands = []pageCommand{
 	{"ahead", []string{"ahead"}, false},
 	{"economics", []string{"economics", "--rounds", "150", "--markets", "12"}, false},
 	{"iemas", []string{"experiment", "iemas"}, false},
+	{"gpus", []string{"experiment", "gpus"}, false},
 	{"papers", []string{"experiment", "papers"}, false},
 	{"hedge", []string{"hedge"}, true},
 	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",

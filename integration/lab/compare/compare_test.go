@@ -196,3 +196,26 @@ func TestFrontier(t *testing.T) {
 		t.Errorf("standings read back: %v, %v, %v", back, ok, err)
 	}
 }
+
+// The front page begins with the figure that a page gives to it.
+func TestFrontPageHasAFigure(t *testing.T) {
+	dir := t.TempDir()
+	plot := page.Plot{Title: "Dollars", Bars: "$%.0f"}
+	plot.Put("azure", "market", 68, 5)
+	gives := page.Page{Name: "gpus", Title: "GPUs", Text: "Text.\n",
+		Figures: struct{ Figure }{Figure{"The market **loses**.\n", plot}}}
+	if err := gives.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Front(dir, []Entry{{Name: "gpus", About: "GPUs", Command: "`lab`", Gives: true},
+		{Name: "none", Gives: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	html, err := p.HTML()
+	if err != nil || strings.Count(string(html), "<svg") != 1 ||
+		!strings.Contains(string(html), ">$68 market<") ||
+		!strings.HasPrefix(p.Text, "The market **loses**.") {
+		t.Errorf("%v: %s", err, html)
+	}
+}

@@ -16,18 +16,36 @@ type Entry struct {
 	Name, About, Command string
 	Clock                bool // by the clock, so its figures differ from run to run
 	Standings            bool // it says how the market stands
+	Gives                bool // its figures are a [Figure]
 }
 
-// Front is the front page of a directory: how the market stands on each trace, losses first, from the pages
-// that lie there, and the list of all pages.
+// Figure is a picture that a page gives to the front page, with what it says.
+type Figure struct {
+	Text string    `json:"text"`
+	Plot page.Plot `json:"plot"`
+}
+
+// Front is the front page of a directory: a figure, how the market stands on each trace, losses first, from
+// the pages that lie there, and the list of all pages.
 func Front(dir string, entries []Entry) (*page.Page, error) {
-	p := &page.Page{Name: "index", Title: "Results", Command: "lab pages"}
+	p := &page.Page{Name: "index", Title: "Results", Command: "lab pages", Plots: map[string]page.Plot{}}
 	var all []Standing
 	var b strings.Builder
 	var missing []string
 	for _, e := range entries {
 		if _, err := os.Stat(filepath.Join(dir, e.Name+".md")); err != nil {
 			missing = append(missing, e.Name)
+		}
+		if e.Gives {
+			var f Figure
+			ok, err := page.Load(dir, e.Name, &f)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				p.Plots[e.Name] = f.Plot
+				b.WriteString(f.Text + page.Place(e.Name))
+			}
 		}
 		if !e.Standings {
 			continue

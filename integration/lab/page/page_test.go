@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/xml"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,10 +14,13 @@ import (
 
 func sample() *Page {
 	lines := Plot{Title: "Waits", X: "load", Y: "p99, ms", LogY: true, Series: []Series{
-		{"market", false, []Point{{0.3, 20, 2, 0}, {0.9, 300, 40, 0.1}, {1.2, 4000, 4500, 0}}},
-		{"two-block <1>", false, []Point{{0.3, 22, 1, 0}, {0.9, 800, 100, 0}, {1.2, 0, 0, 0}}}}}
+		{"market", false, []Point{{X: 0.3, Y: 20, Within: 2},
+			{X: 0.9, Y: 300, Within: 40, XWithin: 0.1}, {X: 1.2, Y: 4000, Within: 4500}}},
+		{"two-block <1>", false, []Point{{X: 0.3, Y: 22, Within: 1}, {X: 0.9, Y: 800, Within: 100},
+			{X: 1.2}}}}}
 	dots := Plot{Title: "Welfare", Y: "a second", Groups: []string{"market", "two-block", "sticky"},
-		Series: []Series{{"", false, []Point{{0, 5, 1, 0}, {1, 4, 0.5, 0}, {2, -3, 0.1, 0}}}}}
+		Series: []Series{{"", false, []Point{{Y: 5, Within: 1}, {X: 1, Y: 4, Within: 0.5},
+			{X: 2, Y: -3, Within: 0.1}}}}}
 	return &Page{Name: "sample", Title: "A sample & more", Command: "lab sample --seeds 2",
 		Text: "What it is, see [the other](other.md#part).\n" + Place("waits") + "## First part\n\n" +
 			Table([]string{"rule", "welfare"}, [][]string{{"a|b", "1.5 ± 0.2"}, {"<script>x</script>",
@@ -167,5 +171,26 @@ func TestPicturesAreSmall(t *testing.T) {
 	svg, err := p.SVG()
 	if err != nil || len(svg) > 5000 {
 		t.Errorf("%d bytes of a plot of two lines: %v\n%s", len(svg), err, svg)
+	}
+}
+
+// A bar says how long it is, and whose, and whether it is at least so long.
+func TestBarsSayWhatTheyAre(t *testing.T) {
+	p := Plot{Title: "Dollars", Y: "dollars", Bars: "$%.0f"}
+	p.Put("azure", "market", 68, 5)
+	p.Put("azure", "two-block", 130, 0)
+	p.Series[1].Points[0].Least = true
+	svg, err := p.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">$68 market<", ">at least $130 two-block<", ">azure<"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %q in %s", want, svg)
+		}
+	}
+	p.Put("mooncake", "market", math.NaN(), 0)
+	if _, err := p.SVG(); err == nil || !strings.Contains(err.Error(), "a bar has no length") {
+		t.Errorf("a bar of NaN: %v", err)
 	}
 }

@@ -15,7 +15,10 @@ import (
 )
 
 // Point stands in a plot, with half of the intervals of Y, and of X; 0: it has none.
-type Point struct{ X, Y, Within, XWithin float64 }
+type Point struct {
+	X, Y, Within, XWithin float64
+	Least                 bool // Y is at least so much
+}
 
 // Series is points of one name.
 type Series struct {
@@ -36,6 +39,7 @@ type Plot struct {
 	LogX, LogY  bool
 	OwnX        bool // to the right the places of points are labelled
 	Groups      []string
+	Bars        string // of groups: points are bars, labelled so, as by "$%.0f", and with their names
 	Series      []Series
 }
 
@@ -78,6 +82,9 @@ func (p *Plot) SVG() (string, error) {
 	if p.Groups != nil {
 		height = 3*vg.Centimeter + vg.Length(len(p.Groups))*max(0.45,
 			0.28*vg.Length(len(p.Series)))*vg.Centimeter
+		if p.Bars != "" {
+			height = 2*vg.Centimeter + 0.55*vg.Length(len(p.Groups)*(len(p.Series)+1))*vg.Centimeter
+		}
 	}
 	canvas := vgsvg.NewWith(vgsvg.UseWH(13*vg.Centimeter, height))
 	fig.Draw(draw.New(canvas))
@@ -116,7 +123,7 @@ func (p *Plot) figure() (*plot.Plot, error) {
 		return nil, err
 	}
 	p.scale(fig)
-	if len(p.Series) == 1 && p.Series[0].Name == "" {
+	if p.Bars != "" || len(p.Series) == 1 && p.Series[0].Name == "" {
 		return fig, nil
 	}
 	room := 0.04 + 0.06*float64(len(p.Series)) // above, for the legend
@@ -153,6 +160,9 @@ func (p *Plot) scale(fig *plot.Plot) {
 		if p.OwnX {
 			fig.X.Tick.Marker = p.ownTicks()
 		}
+	}
+	if p.Bars != "" { // and room for what stands behind them
+		value.Min, value.Max = 0, 1.25*value.Max
 	}
 	wide(value, p.LogY)
 	if p.Groups == nil {
@@ -196,6 +206,9 @@ func (p *Plot) place(k int) (at points) {
 	offset := 0.0
 	if n := float64(len(p.Series)); n > 1 {
 		offset = 0.7 * (0.5 - (float64(k)+0.5)/n)
+		if p.Bars != "" {
+			offset /= 0.85
+		}
 	}
 	for _, q := range p.Series[k].Points {
 		if math.IsNaN(q.Y) || math.IsInf(q.Y, 0) || p.LogY && q.Y <= 0 || p.LogX && q.X <= 0 {
@@ -235,6 +248,12 @@ func (p *Plot) draw(fig *plot.Plot) error {
 		}
 		dots.Color, dots.Shape, dots.Radius = c, draw.CircleGlyph{}, vg.Points(2.4)
 		thumbs[k] = dots
+		if p.Bars != "" {
+			if err := p.bar(fig, &s, at, c); err != nil {
+				return err
+			}
+			continue
+		}
 		if p.Groups == nil && !s.Loose {
 			fig.Add(line)
 			thumbs[k] = line
@@ -255,6 +274,39 @@ func (p *Plot) draw(fig *plot.Plot) error {
 		}
 	}
 	return nil
+}
+
+// bar draws the bars of a series, with their intervals, and what they say behind them.
+func (p *Plot) bar(fig *plot.Plot, s *Series, at points, c color.Color) error {
+	var said plotter.XYLabels
+	if len(at.XYs) < len(s.Points) {
+		return fmt.Errorf("%q: a bar has no length", s.Name)
+	}
+	for i, q := range at.XYs {
+		line, err := plotter.NewLine(plotter.XYs{{X: 0, Y: q.Y}, {X: q.X, Y: q.Y}})
+		if err != nil {
+			return err
+		}
+		line.Color, line.Width = c, vg.Points(9)
+		fig.Add(line)
+		said.XYs = append(said.XYs, plotter.XY{X: q.X + at.XErrors[i].High, Y: q.Y})
+		label := fmt.Sprintf(p.Bars, q.X) + " " + s.Name
+		if s.Points[i].Least {
+			label = "at least " + label
+		}
+		said.Labels = append(said.Labels, label)
+	}
+	labels, err := plotter.NewLabels(said)
+	if err != nil {
+		return err
+	}
+	labels.Offset = vg.Point{X: vg.Points(4), Y: vg.Points(-3.5)}
+	for i := range labels.TextStyle {
+		t := &labels.TextStyle[i]
+		t.Color, t.Font.Size, t.Font.Variant = ink, vg.Points(10), "Sans"
+	}
+	fig.Add(labels)
+	return bars(fig, at, ink)
 }
 
 // bars draws the intervals, where there are some.

@@ -144,7 +144,7 @@ func serveGen(t *Trace, lines *replay.Lines, file string) error {
 		if err != nil {
 			return err
 		}
-		return t.draw(lines, of, mostDrawn)
+		return t.draw(lines, of, mostDrawn, 1)
 	}
 	return t.columns(lines, [3]string{"timestamp", "input_tokens", "output_tokens"}, []string{"request_id"},
 		func(cell string) (float64, error) {

@@ -54,9 +54,9 @@ func (s sizes) at(u float64) int {
 // draw makes requests from the rates of a client and from the lengths beside them, as ServeGen's own
 // construct.generate_workload does: as many in a window as its rate says, apart by its distribution and
 // scaled to the window, each with the lengths of one and the same quantile. No more than most are drawn.
-func (t *Trace) draw(lines *replay.Lines, of lengths, most int) error {
+func (t *Trace) draw(lines *replay.Lines, of lengths, most int, seed uint64) error {
 	t.Timed, t.Drawn = true, true
-	random := rand.New(rand.NewPCG(1, 0x73657276))
+	random := rand.New(rand.NewPCG(seed, 0x73657276))
 	last := -window
 	return t.each(lines, func(line []byte) error {
 		cells, err := fields(line)

@@ -290,7 +290,7 @@ func FuzzRates(f *testing.F) {
 			return
 		}
 		var got Trace
-		if err := got.draw(lines, of, 50); err != nil {
+		if err := got.draw(lines, of, 50, 1); err != nil {
 			return
 		}
 		last := 0
@@ -329,4 +329,32 @@ func FuzzLengths(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The requests that come along have their rates, in order, and are the same each time.
+func TestRequestsThatComeAlong(t *testing.T) {
+	azure, err := Conversations()
+	if err != nil || azure.Rows != 5000 || len(azure.Chains) != 5000 || azure.Left != nil {
+		t.Fatalf("%d rows, left out %v, %v", azure.Rows, azure.Left, err)
+	}
+	got, err := Reasoning()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// an hour of five clients: as many as their rates say, each window's rounded up
+	if n := len(got.Chains); n < 5950 || n > 6050 || got.Left != nil {
+		t.Errorf("%d requests, left out %v; want some 6,000", n, got.Left)
+	}
+	last := 72_000_000
+	for _, c := range got.Chains {
+		at := c.Turns[0][0]
+		if at < last || at > 75_600_000 {
+			t.Fatalf("a request at %d ms after one at %d", at, last)
+		}
+		last = at
+	}
+	again, err := Reasoning()
+	if err != nil || !cmp.Equal(got, again) {
+		t.Errorf("drawn twice, there are two: %v", err)
+	}
 }

@@ -19,6 +19,19 @@ type EngineConfig struct {
 	BlockSize  int // tokens in a block
 	// microseconds beside the profile's for each pair of a prompt's token and one that it attends to
 	Attention float64
+	// a token that comes later than this after the one before counts in [Job.Late]; 0: none does
+	Late time.Duration
+}
+
+// alone returns how long an idle engine takes for the rest of a prompt, of which it holds so many tokens.
+func (c *EngineConfig) alone(prompt, held int) (all time.Duration) {
+	p := &c.Profile
+	for held < prompt {
+		n := min(prompt-held, c.MaxBatched)
+		us := p.Base + float64(float64(n)*p.Prefill) + float64(float64(held)*p.Resident)
+		all, held = all+time.Duration(us*1000), held+n
+	}
+	return all
 }
 
 // Job is one request as its engine sees it: the lengths of prompt and answer, and the blocks that they fill.
@@ -28,7 +41,9 @@ type Job struct {
 	Cached         int      // prompt tokens found in the cache when it began
 
 	Began time.Duration // when its engine gave it a slot
+	Late  int           // tokens of the answer that came late: see [EngineConfig]
 
+	last  int64 // when its last token came, in picoseconds
 	run   sched.Request
 	found int // of a prompt that was computed on another engine: Cached there
 }
@@ -53,6 +68,7 @@ type Engine struct {
 
 	base, prefill, decode, resident, attention int64 // picoseconds: the profile's
 	times                                      int64 // so many as the profile says
+	late                                       int64 // picoseconds after which a token is; 0: none is
 
 	Prompt, Cached, Output int // tokens of the jobs that were answered
 
@@ -65,6 +81,17 @@ type step struct {
 	begin       int64
 	n           int   // steps
 	first, rise int64 // time of the first step, and by how much each next one takes longer
+}
+
+// longer counts the steps after the first that take more than a time.
+func (s *step) longer(than int64) int {
+	switch {
+	case s.first+s.rise*int64(s.n-1) <= than:
+		return 0
+	case s.first+s.rise > than:
+		return s.n - 1
+	}
+	return s.n - 1 - int((than-s.first)/s.rise)
 }
 
 // after is the time that the first k steps take together.
@@ -81,7 +108,8 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return &Engine{Scheduler: sched.Scheduler[*Job]{Slots: cfg.Slots, Batched: cfg.MaxBatched,
 		Cache: kv.New(cfg.Blocks, cfg.BlockSize)},
 		base: picoseconds(p.Base), prefill: picoseconds(p.Prefill), decode: picoseconds(p.Decode),
-		resident: picoseconds(p.Resident), attention: picoseconds(cfg.Attention), times: 1}
+		resident: picoseconds(p.Resident), attention: picoseconds(cfg.Attention), times: 1,
+		late: int64(cfg.Late) * picos}
 }
 
 // Usage is the share of the cache that running requests hold, 0 to 1.
@@ -159,6 +187,8 @@ func (e *Engine) complete(out []Said) []Said {
 			}
 		}
 	}
+	end := e.step.begin
+	first, longer := end-e.step.after(e.step.n)+e.step.first, e.step.longer(e.late)
 	for _, w := range e.Batch {
 		j, r := w.Seq, &w.Seq.run
 		r.Computed += w.Tokens
@@ -166,6 +196,12 @@ func (e *Engine) complete(out []Said) []Said {
 			continue // more of the prompt to come
 		}
 		fresh := r.Tokens == r.Prompt
+		if e.late > 0 && !fresh {
+			if j.Late += longer; first-j.last > e.late {
+				j.Late++
+			}
+		}
+		j.last = end
 		switch {
 		case fresh && r.Handed > 0:
 			j.Cached = j.found

@@ -215,6 +215,7 @@ func TestEqualStepsAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := EngineConfig{
 			Profile:    vllmsim.Profile{Base: 900.5, Prefill: 3.25, Decode: 11.125, Resident: 0.1296},
+			Late:       rapid.SampledFrom([]time.Duration{915e3, 925e3, 950e3, 2e6}).Draw(t, "late"),
 			Slots:      rapid.IntRange(1, 6).Draw(t, "slots"),
 			MaxBatched: rapid.IntRange(8, 100).Draw(t, "batched"),
 			Blocks:     rapid.IntRange(40, 120).Draw(t, "blocks"), BlockSize: 4}
@@ -242,9 +243,10 @@ func TestEqualStepsAtOnce(t *testing.T) {
 		few, many := serve(t, e, fast, false), serve(t, f, slow, true)
 		for i := range fast {
 			a, b := fast[i], slow[i]
-			if a.first != b.first || a.last != b.last || a.job.Cached != b.job.Cached {
-				t.Errorf("job %d: first %v, last %v, cached %d; step by step %v, %v, %d", i, a.first, a.last,
-					a.job.Cached, b.first, b.last, b.job.Cached)
+			if a.first != b.first || a.last != b.last || a.job.Cached != b.job.Cached ||
+				a.job.Late != b.job.Late {
+				t.Errorf("job %d: first %v, last %v, cached %d, late %d; step by step %v, %v, %d, %d", i, a.first,
+					a.last, a.job.Cached, a.job.Late, b.first, b.last, b.job.Cached, b.job.Late)
 			}
 			if a.last == 0 {
 				t.Errorf("job %d has no end", i)
@@ -287,6 +289,43 @@ func TestEngineSlowsWithLoad(t *testing.T) {
 	}
 	if want := (1000 + 320 + 2*1000 + 2*200 + 32 + 34) * time.Microsecond; end != want {
 		t.Errorf("two together end after %v, want %v", end, want)
+	}
+}
+
+// A token is late that waits for another's prompt, and so are those of steps that have come to take too long;
+// the first one is not, however long its prompt takes.
+func TestLateTokens(t *testing.T) {
+	p := vllmsim.Profile{Base: 49_000, Resident: 100}
+	cfg := EngineConfig{Profile: p, Slots: 4, MaxBatched: 64, Blocks: 100, BlockSize: 16,
+		Late: 50 * time.Millisecond}
+	var hashes []uint64
+	for i := range 20 {
+		hashes = append(hashes, mix(uint64(i)))
+	}
+	slows := &arrival{job: Job{Hashes: hashes, Prompt: 5, Output: 20}}
+	serve(t, NewEngine(cfg), []*arrival{slows}, false)
+	// the n-th token comes with 3 + n tokens in the cache, of which ten are not too many
+	if slows.job.Late != 13 {
+		t.Errorf("%d tokens are late, want those from the eighth to the twentieth", slows.job.Late)
+	}
+	cfg.Profile = vllmsim.Profile{Base: 10_000, Prefill: 1000}
+	waits := &arrival{job: Job{Hashes: hashes, Prompt: 5, Output: 20}}
+	other := &arrival{at: 55 * time.Millisecond, job: Job{Hashes: hashes[10:], Prompt: 120, Output: 3}}
+	serve(t, NewEngine(cfg), []*arrival{waits, other}, false)
+	// of steps with 63 and with 57 tokens of that prompt
+	if waits.job.Late != 2 || other.job.Late != 0 {
+		t.Errorf("%d tokens are late beside a prompt, and %d behind it, want 2 and none", waits.job.Late,
+			other.job.Late)
+	}
+	s := Setting{Engines: 1, Engine: cfg}
+	r := &Request{Job: Job{Prompt: 120, Cached: 16}}
+	if got, want := s.Alone(r), (2*10+104)*time.Millisecond; got != want {
+		t.Errorf("104 tokens in two steps take %v alone, want %v", got, want)
+	}
+	cfg.Profile.Resident = 10
+	s.Engine = cfg
+	if got, want := s.Alone(r), 124*time.Millisecond+(16+80)*10*time.Microsecond; got != want {
+		t.Errorf("beside what is cached, %v, want %v", got, want)
 	}
 }
 

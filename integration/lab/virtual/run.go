@@ -132,6 +132,9 @@ func (r *run) hear(now time.Duration, q *Request) {
 }
 
 func (s *Setting) terms(q *Request) (t Stated, kind string) {
+	if s.State != nil {
+		return Stated{s.State(q.Prompt, q.Output), true}, ""
+	}
 	switch s.Say {
 	case Spread:
 		return spread(q.lots), ""

@@ -51,7 +51,9 @@ type Setting struct {
 	Slow  []Slowdown // engines that are slower than the others for some time
 	Flood Flood      // one client that asks far more than the others, beside them
 
-	Say    Terms // what callers say of what answers are worth; "": nothing
+	Say Terms // what callers say of what answers are worth; "": nothing
+	// what they say instead, given the lengths of prompt and answer; nil: as Say has it
+	State  func(prompt, output int) market.Terms
 	OneKey bool  // all callers share a client
 	Keys   []int // instead: so many callers are a client, so many the next
 	Seed   uint64
@@ -64,6 +66,13 @@ type Setting struct {
 
 // Own is the number of groups where each caller is its own.
 const Own = -1
+
+// Alone returns how long the engine that served a request would have taken for what it did not find of the
+// prompt in its cache, had it had nothing else to do.
+func (s *Setting) Alone(r *Request) time.Duration {
+	c := s.engine(r.Engine)
+	return c.alone(r.Prompt, r.Cached)
+}
 
 // group is a caller's cache group.
 func (s *Setting) group(caller int) int {
