@@ -104,7 +104,7 @@ func (n *Node) hear(t *task, a *agent, tell func(now time.Time, x *policy.Turn))
 	if !t.Own() && n.Policies.Any() {
 		x := policy.Turn{Client: t.Client(), Key: t.Asks.Source.Session, Role: t.Msg.RoleKey()}
 		if m := t.Msg; m != nil {
-			x.Session, x.Parent, x.Next = m.Session, m.Parent, m.Next
+			x.Parent, x.Next = m.Parent, m.Next
 			x.Back = time.Duration(m.BackMS) * time.Millisecond
 		}
 		if a != nil {

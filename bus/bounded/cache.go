@@ -23,7 +23,7 @@ type Cache[O, K comparable, V any] struct {
 	spare      int32 // the first place that is free; they are linked by place.Older
 	by         map[K]int32
 	owners     map[O]*owner[O]
-	heaviest   owners[O]
+	heaviest   Heap[*owner[O]]
 	clock      uint64 // uses so far
 }
 
@@ -41,8 +41,15 @@ type owner[O comparable] struct {
 	of     O
 	weight int
 	used   uint64 // by the clock
-	at     int    // in the heap
+	place  int    // in the heap
 }
+
+// Before implements Heap: the heaviest comes first.
+func (o *owner[O]) Before(p *owner[O]) bool {
+	return o.weight > p.weight || o.weight == p.weight && o.used < p.used
+}
+
+func (o *owner[O]) Placed(at int) { o.place = at }
 
 // New remembers up to a weight of all together, and of each owner's up to another; 0: of each up to that of
 // all. Below 1 nothing is remembered.
@@ -241,10 +248,10 @@ func (c *Cache[O, K, V]) remove(i int32) {
 	o.Remove(c.at, i)
 	c.weight -= int(e.weight)
 	if o.weight -= int(e.weight); o.weight == 0 {
-		heap.Remove(&c.heaviest, o.at)
+		heap.Remove(&c.heaviest, o.place-1)
 		delete(c.owners, o.of)
 	} else {
-		heap.Fix(&c.heaviest, o.at)
+		heap.Fix(&c.heaviest, o.place-1)
 	}
 	*e = entry[O, K, V]{place: Place{Older: c.spare}}
 	c.spare = i
@@ -254,34 +261,7 @@ func (c *Cache[O, K, V]) remove(i int32) {
 func (c *Cache[O, K, V]) use(o *owner[O], more int) {
 	c.clock++
 	c.weight, o.weight, o.used = c.weight+more, o.weight+more, c.clock
-	heap.Fix(&c.heaviest, o.at)
+	heap.Fix(&c.heaviest, o.place-1)
 }
 
 func (c *Cache[O, K, V]) at(i int32) *Place { return &c.all[i].place }
-
-// owners are a heap by weight, the heaviest first.
-type owners[O comparable] []*owner[O]
-
-func (h owners[O]) Len() int { return len(h) }
-
-func (h owners[O]) Less(i, j int) bool {
-	return h[i].weight > h[j].weight || h[i].weight == h[j].weight && h[i].used < h[j].used
-}
-
-func (h owners[O]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-func (h *owners[O]) Push(o any) {
-	o.(*owner[O]).at = len(*h)
-	*h = append(*h, o.(*owner[O]))
-}
-
-func (h *owners[O]) Pop() any {
-	last := len(*h) - 1
-	o := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return o
-}

@@ -214,28 +214,11 @@ func (k *marks) writeMark() {
 	}
 }
 
-// toldMark notes what the treasury has kept of the hub's journal.
-func (k *marks) toldMark(q *bus.FundsRequest) {
-	if m := q.Mark; m != nil && !q.Unsure {
-		k.quiet = k.sent == 0 || k.sent == m.Seq
-		k.sent = m.Seq
-	}
-}
-
 // Charged notes that a client was charged, which the treasury is told.
 func (k *marks) Charged(client string) {
 	if !k.among[client] {
 		k.among[client] = true
 		k.changed = append(k.changed, client)
-	}
-}
-
-// chargedBefore notes all clients ever charged: it is not known which of them earlier lives have told of.
-func (k *marks) chargedBefore() {
-	for _, client := range names(k.turn.Book) {
-		if k.turn.Book.Charged(client) > 0 {
-			k.Charged(client)
-		}
 	}
 }
 

@@ -70,7 +70,11 @@ func (r *desk) Asks() bool { return len(r.requests) > 0 }
 // long that was.
 func (r *Room) Lead() {
 	r.startAllIdle()
-	r.chargedBefore()
+	for _, client := range names(r.turn.Book) { // it is not known of whom earlier lives have told
+		if r.turn.Book.Charged(client) > 0 {
+			r.Charged(client)
+		}
+	}
 	r.sent, r.quiet, r.judged = 0, false, false
 	r.askAllotted()
 }
@@ -230,7 +234,9 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 		r.untold(a.req.Spent)
 	}
 	if m.Code == "" && m.Mark != nil {
-		r.toldMark(&a.req)
+		if m := a.req.Mark; m != nil && !a.req.Unsure { // so far it has kept the hub's journal
+			r.quiet, r.sent = r.sent == 0 || r.sent == m.Seq, m.Seq
+		}
 		defer r.writeMark()
 	}
 	if m.Code == "" {

@@ -60,13 +60,10 @@ func (e *Estimate) Quote(first time.Duration) market.Quote {
 	return market.Quote{TTFT: first, Cost: e.Cost, Quality: e.Quality}
 }
 
-// Room is the most value that fits in what is held. A premium is at most value less cost, so the rest of the
-// hold still covers the cost, and the prompt however long it turns out to be.
-func (e *Estimate) Room(most market.Credits) market.Credits { return most - max(0, e.Floor-e.Cost) }
-
-// Value is the value at such a quote, lowered where no more than most can be held.
+// Value is the value at such a quote, lowered where no more than most can be held. A premium is at most value
+// less cost, so the rest of the hold still covers the cost, and the prompt however long it turns out to be.
 func (e *Estimate) Value(terms *market.Judged, first time.Duration, most market.Credits) market.Credits {
-	return min(e.Room(most), terms.Value(e.Quote(first)))
+	return min(most-max(0, e.Floor-e.Cost), terms.Value(e.Quote(first)))
 }
 
 // Load is an agent's load when a task comes.

@@ -40,7 +40,6 @@ type Traits struct {
 // Class holds what agents have in common that are estimated alike; only their caches and loads differ.
 type Class struct {
 	Traits
-	id      int
 	domains []bus.DomainScore
 	rated   []float64
 }
@@ -55,8 +54,7 @@ func (r *Room) Class(x Traits, domains []bus.DomainScore, rated []float64, most 
 	if full = len(r.classes) >= most; full {
 		clear(r.classes)
 	}
-	r.made++
-	c = &Class{Traits: x, id: r.made, domains: domains, rated: slices.Clone(rated)}
+	c = &Class{Traits: x, domains: domains, rated: slices.Clone(rated)}
 	r.classes[x] = c
 	return c, full
 }

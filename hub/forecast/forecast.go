@@ -46,7 +46,6 @@ type Room struct {
 	agents  iter.Seq[*Agent] // all that are enrolled, by id
 	enrol   func(id string) *Agent
 	classes map[Traits]*Class
-	made    int
 	aside   bool
 
 	depths []int32 // of a prompt's prefixes agents hold so many, by the place of their cache

@@ -70,7 +70,7 @@ func TestWhateverClientsSay(t *testing.T) {
 			client := fmt.Sprint("c-", rng.IntN(3))
 			x := Turn{Client: client, Back: pauses[rng.IntN(len(pauses))],
 				Agent: fmt.Sprint("a-", rng.IntN(3))}
-			x.Session, x.Key = session(client)
+			_, x.Key = session(client)
 			x.Parent, _ = session(client)
 			x.Next, _ = session(client)
 			if x.Role = rng.Uint64N(5); rng.IntN(50) == 0 {

@@ -57,7 +57,7 @@ func listening() (*Room, *listener) {
 
 // turn is a turn of a session, which its client ends after a pause that it says.
 func turnOf(client, session string, back time.Duration) *Turn {
-	return &Turn{Client: client, Session: session, Key: bus.SessionKey(client, session), Role: 7, Back: back,
+	return &Turn{Client: client, Key: bus.SessionKey(client, session), Role: 7, Back: back,
 		Agent: "a-1"}
 }
 

@@ -36,12 +36,12 @@ func newMemory(sessions int) memory {
 
 // Turn is a turn of a session as its hub knows it.
 type Turn struct {
-	Client, Session string // Session "" is none
-	Key             uint64 // of the session, as bus.SessionKey has it
-	Parent, Next    string // names of the same client's, as it said them
-	Role            policy.ID
-	Back            time.Duration // it said that it will be back after so long; 0: nothing
-	Agent           string
+	Client       string
+	Key          uint64 // of the session, as bus.SessionKey has it; 0: it is of none
+	Parent, Next string // names of the same client's, as it said them
+	Role         policy.ID
+	Back         time.Duration // it said that it will be back after so long; 0: nothing
+	Agent        string
 }
 
 func (r *Room) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {

@@ -81,20 +81,6 @@ type said struct {
 // outside reports whether it is outside its interval.
 func (a *said) outside() bool { return a.Observed < a.Low || a.Observed > a.High }
 
-// outlies reports whether it is so far off that its agent may have changed.
-func (a *said) outlies() bool {
-	return a.Observed > unsure*a.Forecast || unsure*a.Observed < a.Forecast
-}
-
-// beside pairs an answer with its forecast.
-func (f *Forecast) beside(ttft float64) said {
-	a := said{Observed: ttft, Forecast: max(ms(f.TTFT), 1e-3)}
-	if !f.wide {
-		a.Low, a.High = ms(f.Low), ms(f.High)
-	}
-	return a
-}
-
 // count takes in an answer.
 func (s *spread) count(a *said) {
 	by := max(a.Forecast, 1e-3)

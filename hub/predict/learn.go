@@ -9,8 +9,11 @@ import (
 // compare takes in an answer with its forecast. One that is far off counts only once another was not: if the
 // agent has changed, it tells nothing of the spread of its class's answers, nor of its own from now on.
 func (m *Means) compare(to *Forecast, ttft float64) {
-	a := to.beside(ttft)
-	far := a.outlies()
+	a := said{Observed: ttft, Forecast: max(ms(to.TTFT), 1e-3)}
+	if !to.wide {
+		a.Low, a.High = ms(to.Low), ms(to.High)
+	}
+	far := a.Observed > unsure*a.Forecast || unsure*a.Observed < a.Forecast
 	if far {
 		m.Doubts = append(m.Doubts, a)
 		if len(m.Doubts) <= mostDoubts {

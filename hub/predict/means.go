@@ -131,11 +131,6 @@ func (m *Means) around(to *Forecast) {
 	to.Low, to.High = min(to.TTFT, span(seconds*least)), max(to.TTFT, span(seconds*top))
 }
 
-// together adds a correction to a line's forecast, within bounds.
-func together(line, added time.Duration) time.Duration {
-	return min(max(line/mostTimes, line+added), mostTimes*line, time.Hour)
-}
-
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
 func (m *Means) ofClass() bool { return !m.Alone && (m.Credible || m.Seen.Line.weight() == 0) }
 
@@ -250,7 +245,8 @@ func (l Line) Idle(f Features) (first time.Duration, work float64, output int) {
 func (l Line) Later(first time.Duration, work float64, delay Delay) time.Duration {
 	to := min(first+max(0, delay.All), time.Hour)
 	if l.own == nil {
-		return together(to, l.class.rest.add(&l.class.Coef, work, delay))
+		added := l.class.rest.add(&l.class.Coef, work, delay)
+		return min(max(to/mostTimes, to+added), mostTimes*to, time.Hour)
 	}
 	return to
 }

@@ -57,11 +57,9 @@ func (r *rest) points(b *line, u, queue, beside float64) (x, slopes []float64) {
 	return r.x[:], r.s[:]
 }
 
-func (r *rest) opened() bool { return r != nil && r.gate.Open() }
-
 // add returns the correction to a class's line for a task of so many thousand tokens, under such a load.
 func (r *rest) add(b *line, u float64, delay Delay) time.Duration {
-	if !r.opened() {
+	if r == nil || !r.gate.Open() {
 		return 0
 	}
 	x, s := r.points(b, u, ms(delay.Queue), ms(delay.All-delay.Queue))

@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -67,10 +68,18 @@ type session struct {
 
 // New returns an empty cache of an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Cache {
-	return x.settle(&Cache{index: x, block: max(1, block), capacity: max(0, capacity),
+	i := slices.Index(x.agents, nil)
+	if i < 0 {
+		i, x.agents, x.asked = len(x.agents), append(x.agents, nil), nil
+	}
+	if i > math.MaxUint16 {
+		panic("prefix: more agents than a hub may know")
+	}
+	x.agents[i] = &Cache{index: x, place: uint16(i), block: max(1, block), capacity: max(0, capacity),
 		byHash: map[uint64]int32{}, reported: reported{hashes: said{}}, most: x.limits.hashes(capacity),
 		use:      bounded.Empty(),
-		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)})
+		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)}
+	return x.agents[i]
 }
 
 // Drop forgets the agent. Its runs end as if they had been in vain.
@@ -209,17 +218,14 @@ func (b *Cache) Verified(key uint64, p *bus.Prompt) int {
 	}
 	i := sort.Search(len(p.Prefixes), func(i int) bool { return p.Prefixes[i].Bytes >= s.bytes })
 	switch {
-	case i == len(p.Prefixes) || !b.alive(s) || !b.nodes[s.end].held || p.Prefixes[i].Bytes != s.bytes ||
-		p.Prefixes[i].Hash != b.nodes[s.end].hash:
+	case i == len(p.Prefixes) || b.nodes[s.end].born != s.born || !b.nodes[s.end].held ||
+		p.Prefixes[i].Bytes != s.bytes || p.Prefixes[i].Hash != b.nodes[s.end].hash:
 		return 0
 	case p.Bytes > s.bytes: // the last block ended with what the template wrote for an answer to begin
 		return max(0, s.prompt/b.block-1) * b.block
 	}
 	return s.prompt / b.block * b.block
 }
-
-// alive reports whether the agent still holds all of a session's last prompt.
-func (b *Cache) alive(s *session) bool { return b.nodes[s.end].born == s.born }
 
 // fits reports whether a prompt's prefixes are remembered.
 func (b *Cache) fits(p *bus.Prompt) bool {

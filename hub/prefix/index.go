@@ -3,11 +3,11 @@
 package prefix
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 
 	"souk/bus"
+	"souk/bus/bounded"
 )
 
 // Limits bounds what is known of one agent.
@@ -62,7 +62,7 @@ type Index struct {
 
 	began int64 // when the first Advance was
 	now   int64
-	due   agenda // runs of which something becomes with time
+	due   bounded.Heap[*Run] // runs of which something becomes with time
 }
 
 // table records who holds which prefix.
@@ -82,10 +82,6 @@ const few = 3
 
 // set is the number of the set of more than few.
 func (h *holders) set() int32 { return int32(uint32(h.few[0]) | uint32(h.few[1])<<16) }
-
-func (h *holders) toSet(set int32) {
-	h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
-}
 
 // changedKept is the number of changes that are told apart: 32 KB.
 const changedKept = 1 << 12
@@ -237,7 +233,7 @@ func (t *table) with(h holders, place uint16) holders {
 		for _, other := range h.few {
 			t.set(set, other)
 		}
-		h.toSet(set)
+		h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
 	}
 	t.set(h.set(), place)
 	return h
@@ -276,17 +272,4 @@ func (x *Index) change(short uint64) {
 	x.changes++
 	x.changed[short%changedKept] = x.changes
 	x.asked = nil
-}
-
-// settle finds a place for an agent.
-func (x *Index) settle(b *Cache) *Cache {
-	i := slices.Index(x.agents, nil)
-	if i < 0 {
-		i, x.agents, x.asked = len(x.agents), append(x.agents, nil), nil
-	}
-	if i > math.MaxUint16 {
-		panic("prefix: more agents than a hub may know")
-	}
-	b.place, x.agents[i] = uint16(i), b
-	return b
 }

@@ -35,20 +35,9 @@ const (
 	watching                 // it is of no task: see reported
 )
 
-// agenda orders runs by the time of their next change.
-type agenda []*Run
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].at < a[j].at }
-func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(r any)        { *a = append(*a, r.(*Run)) }
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	r := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
-	return r
-}
+// Before and Placed implement bounded.Heap, by the time of the next change.
+func (r *Run) Before(o *Run) bool { return r.at < o.at }
+func (r *Run) Placed(at int)      { r.listed = at > 0 }
 
 // settled is how long a served text is believed to be held although the agent has not reported it yet.
 const settled = 2 * time.Second
@@ -62,7 +51,6 @@ func (x *Index) Advance(now int64) {
 	x.now = max(x.now, now)
 	for len(x.due) > 0 && x.due[0].at <= x.now {
 		r := heap.Pop(&x.due).(*Run)
-		r.listed = false
 		switch b := r.belief; {
 		case b == nil || b.dropped:
 		case r.state == sent:
@@ -80,7 +68,7 @@ func (x *Index) Advance(now int64) {
 
 // list sets the time of a run's next change.
 func (b *Cache) list(r *Run, at int64) {
-	r.at, r.listed = at, true
+	r.at = at
 	heap.Push(&b.index.due, r)
 }
 

@@ -39,12 +39,6 @@ func (j Judging) Validate() error {
 	return errors.Join(errs...)
 }
 
-// uses are the sources that count.
-func (j Judging) uses() (use [Sources]bool) {
-	use[Gold], use[Format], use[Feedback] = j.Gold, j.Format, j.Feedback
-	return use
-}
-
 // Quality moves from the registered score in steps: agents that are nearly as good are quoted alike,
 // and one judgement of many makes no new quotes.
 const step = 1.0 / 128
@@ -74,7 +68,8 @@ func (s *Standing) Rate(j Judging) (changed bool) {
 	for i, d := range s.domains {
 		q := d.Score
 		if x := s.said.Find(d.Domain); x != nil {
-			if learned := x.Q(d.Score, j.uses()); math.Abs(learned-d.Score) > step/2 {
+			use := [Sources]bool{Gold: j.Gold, Format: j.Format, Feedback: j.Feedback}
+			if learned := x.Q(d.Score, use); math.Abs(learned-d.Score) > step/2 {
 				q = math.Round(learned/step) * step
 			}
 		}

@@ -148,7 +148,11 @@ func (w *Watch) Ended(held time.Duration) {
 // Room says how many slots there are, where a reading is due, before who waits is told of.
 func (w *Watch) Room(now int64, slots int) {
 	r := &w.capacity
-	r.turn(now)
+	if now >= r.turns {
+		if r.turns = now + int64(30*time.Minute); r.fastest[0] > 0 {
+			r.fastest = [2]time.Duration{0, r.fastest[0]}
+		}
+	}
 	r.pass(now)
 	r.together()
 	ended, held, squares := r.ended, r.held, r.squares
@@ -222,24 +226,6 @@ func (r *capacity) waited(waited time.Duration) (by [tracks]time.Duration) {
 		by[beyond] = r.beyond(waited)
 	}
 	return by
-}
-
-// first notes how long a first token took once its task had a slot.
-func (r *capacity) first(took time.Duration) {
-	if r.fastest[0] == 0 || took < r.fastest[0] {
-		r.fastest[0] = took
-	}
-}
-
-// turn begins another half hour where one is over.
-func (r *capacity) turn(now int64) {
-	if now < r.turns {
-		return
-	}
-	if r.fastest[0] > 0 {
-		r.fastest = [2]time.Duration{0, r.fastest[0]}
-	}
-	r.turns = now + int64(30*time.Minute)
 }
 
 // idle returns an idle agent's time to a first token, given its quote. No agent takes less than the fastest

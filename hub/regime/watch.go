@@ -187,7 +187,9 @@ func (w *Watch) Served(waited, first, idle time.Duration) {
 	x := &w.past[w.at]
 	x.served++
 	if first > 0 && idle > 0 {
-		w.capacity.first(first)
+		if fastest := &w.capacity.fastest[0]; *fastest == 0 || first < *fastest {
+			*fastest = first
+		}
 		took, idle := w.capacity.beyond(waited)+first, w.capacity.idle(idle)
 		x.slowdowns.add(float64(took)/float64(idle), 1)
 	}

@@ -28,14 +28,9 @@ func (k *Kept) End(now int64, planned, has market.Credits) {
 	if planned <= 0 {
 		return
 	}
-	k.fade(now)
-	k.got += float64(max(0, min(has, planned))) / float64(planned)
-	k.of++
-}
-
-func (k *Kept) fade(now int64) {
 	less := float64(keeps) / float64(keeps+time.Duration(max(0, now-k.at)))
-	k.got, k.of, k.at = k.got*less, k.of*less, now
+	k.got = float64(k.got*less) + float64(max(0, min(has, planned)))/float64(planned)
+	k.of, k.at = float64(k.of*less)+1, now
 }
 
 // Share is the mean, of [market.FullShare].

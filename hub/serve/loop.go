@@ -103,7 +103,8 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	defer s.mu.Unlock()
 	look := func() {
 		if s.node.Holding() {
-			s.node.Room(s.hasRoom())
+			s.node.Room(s.disk.Note(s.log, "disk", s.deps.Journal.HasRoom(), "the journal's disk is nearly full: no "+
+				"task is taken until it has room; free some space", "the journal's disk has room again"))
 		}
 	}
 	if now := time.Now(); !s.wake.IsZero() && now.Sub(s.wake) > asleep {
@@ -129,12 +130,6 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 		s.measures.one(s.measures.round, took/time.Duration(r.Rounds))
 	}
 	return r, s.node.Idle()
-}
-
-// hasRoom reports whether the journal's disk has room for new money, and names in the log when it has none.
-func (s *Server) hasRoom() bool {
-	return s.disk.Note(s.log, "disk", s.deps.Journal.HasRoom(), "the journal's disk is nearly full: no task is "+
-		"taken until it has room; free some space", "the journal's disk has room again")
 }
 
 // message is an input of a message that came now.

@@ -30,9 +30,15 @@ func (s *Server) watch(ctx context.Context, l bus.Leadership) {
 		Set:    func(kv bus.KV) { r.take(ctx, kv) },
 		Gone:   func(key string) { r.drop(ctx, bus.LastElement(key)) },
 		Synced: func() { s.isReady.Do(func() { close(s.ready) }) },
-		Tick:   func() { r.claimMissing(ctx) },
-		Every:  claimEvery,
-		Asked:  func(err error) { s.asked("agents", "agents are not watched: those known are sold", err) },
+		Tick: func() {
+			for _, agent := range slices.Sorted(maps.Keys(r.wanted)) {
+				if r.claimed[agent] == 0 {
+					r.claim(ctx, agent)
+				}
+			}
+		},
+		Every: claimEvery,
+		Asked: func(err error) { s.asked("agents", "agents are not watched: those known are sold", err) },
 	})
 }
 
@@ -84,14 +90,6 @@ func (r *roster) claim(ctx context.Context, agent string) {
 		}
 		r.s.log.Info("agent joined", "agent", agent, "model", reg.Model, "slots", reg.Slots, "boot", reg.Boot)
 	})
-}
-
-func (r *roster) claimMissing(ctx context.Context) {
-	for _, agent := range slices.Sorted(maps.Keys(r.wanted)) {
-		if r.claimed[agent] == 0 {
-			r.claim(ctx, agent)
-		}
-	}
 }
 
 func (r *roster) drop(ctx context.Context, agent string) {

@@ -97,7 +97,10 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	node.Limit = stopAfter(cfg.SolveLimit)
+	node.Limit = func() func() bool {
+		until := time.Now().Add(cfg.SolveLimit)
+		return func() bool { return time.Now().After(until) }
+	}
 	log := deps.Log
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
@@ -297,12 +300,4 @@ func (s *Server) ends() (ending, closed bool, waits string) {
 // asked notes whether a part of the server has an answer from the registry; each tries again within seconds.
 func (s *Server) asked(part, bad string, err error) {
 	s.trouble.Note(s.log, part, err == nil, bad+"; trying on", "the registry answers again", "err", err)
-}
-
-// stopAfter is a [hub.Node]'s Limit by the clock.
-func stopAfter(most time.Duration) func() func() bool {
-	return func() func() bool {
-		until := time.Now().Add(most)
-		return func() bool { return time.Now().After(until) }
-	}
 }

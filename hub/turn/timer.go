@@ -17,6 +17,13 @@ type Timer struct {
 // IsSet reports whether the timer's time is still to come.
 func (t *Timer) IsSet() bool { return t.place > 0 }
 
+// Before implements bounded.Heap, and Placed.
+func (t *Timer) Before(o *Timer) bool {
+	return t.at.Before(o.at) || t.at.Equal(o.at) && t.order < o.order
+}
+
+func (t *Timer) Placed(at int) { t.place = at }
+
 // At returns the time that the timer is set to, or was last.
 func (t *Timer) At() time.Time { return t.at }
 
@@ -69,32 +76,4 @@ func Later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// timers is a heap of those that are set.
-type timers []*Timer
-
-func (h timers) Len() int { return len(h) }
-func (h timers) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].order < h[j].order
-}
-func (h timers) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i+1, j+1
-}
-func (h *timers) Push(x any) {
-	t := x.(*Timer)
-	*h = append(*h, t)
-	t.place = len(*h)
-}
-func (h *timers) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	t.place = 0
-	return t
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/bus/policy"
 	"souk/ledger"
 )
@@ -39,7 +40,7 @@ type Turn struct {
 	nano int64
 	past bool // now was read from the journal, and not yet from a clock
 
-	timers timers
+	timers bounded.Heap[*Timer] // that are set
 	order  uint64
 }
 

@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_368
-	mostHub     = 18_702
+	mostProduct = 94_267
+	mostHub     = 18_590
 	mostRoot    = 1_391 // package hub itself, which wires its rooms
 )
 

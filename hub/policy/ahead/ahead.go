@@ -21,7 +21,6 @@ type Ahead struct {
 type turn struct {
 	agent  policy.ID
 	tokens int           // of prompt and answer, as the next prompt has them
-	prompt int           // of these, the prompt's, which the agent holds
 	until  time.Duration // since 1970: later it is not worth it
 }
 
@@ -43,7 +42,7 @@ func (a *Ahead) Observe(e policy.Event) {
 			return // all of it is held as it will be asked for, or there is nothing more than the prompt
 		}
 		t, _ := a.turns.Add(e.Client, e.Session)
-		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought, e.Usage.Prompt,
+		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought,
 			time.Duration(e.At.UnixNano()) + expects}
 	case policy.Arrived, policy.Failed, policy.Ended:
 		a.turns.Drop(e.Session)
