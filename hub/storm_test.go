@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -627,8 +628,11 @@ func (s *storm) heal() {
 }
 
 func TestStorm(t *testing.T) {
-	storms, awards, worthless := 60, 0, 0
-	if testing.Short() {
+	storms, awards, worthless := 24, 0, 0
+	switch {
+	case os.Getenv("SOUK_SOAK") != "":
+		storms = 600
+	case testing.Short():
 		storms = 6
 	}
 	for i := range storms {

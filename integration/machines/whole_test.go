@@ -319,7 +319,7 @@ func TestAWholeMarketWhateverIsLost(t *testing.T) {
 	}
 	runs := *wholeRuns
 	if runs == 0 {
-		runs = 8
+		runs = 5
 	}
 	for range runs {
 		seed := rand.Uint64()
