@@ -11,6 +11,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"souk/cmd/console"
 	"souk/integration/lab/clock"
 	"souk/integration/lab/compare"
+	"souk/integration/lab/fit"
 	"souk/integration/lab/virtual"
 )
 
@@ -157,6 +159,8 @@ func compareCommand(what comparison) *cobra.Command {
 	var jsonFile, profile string
 	var fleet *string
 	var real bool
+	var urls []string
+	var kill string
 	c := &cobra.Command{
 		Use:   what.name,
 		Short: "Compare the market with published rules for sharing engines, in virtual time",
@@ -186,12 +190,25 @@ clients apart unless its operator joins some.
 				return err
 			}
 			page := compare.Made{Name: what.name, Title: what.title, Command: made(c), About: what.about}
+			if kill != "" && len(urls) == 0 {
+				return errors.New("--kill is for --vllm")
+			}
+			var servers *clock.Servers
+			if len(urls) > 0 {
+				if servers, err = findServers(c.Context(), &o.World, urls, real); err != nil {
+					return err
+				}
+			}
 			if real {
 				page.Name, page.Title = "clock", "By the clock"
 				page.About, page.Clock = clockAbout, "figures differ from run to run"
+				if servers != nil {
+					page.Name, page.Title, page.About = "servers", "On running servers", serversAbout
+					page.Clock = fit.When(time.Now())
+				}
 				o.Loads = nil
 				o.Play = func(s virtual.Setting, rule string, named bool) (virtual.Measures, error) {
-					return clock.Play(c.Context(), s, rule, named)
+					return clock.Play(c.Context(), servers, s, rule, named)
 				}
 			}
 			debug.SetGCPercent(1000) // a run is short and small, and makes much that it soon forgets
@@ -211,6 +228,11 @@ clients apart unless its operator joins some.
 				}
 				page.Rows, page.Sections = append(page.Rows, more...), sections
 			}
+			if kill != "" {
+				if err := servers.Kill(c.Context(), kill); err != nil {
+					return fmt.Errorf("--kill: %w", err)
+				}
+			}
 			if jsonFile != "" {
 				if err := writeJSON(jsonFile, page.Rows); err != nil {
 					return err
@@ -218,9 +240,16 @@ clients apart unless its operator joins some.
 			}
 			if out.dir == "" {
 				virtual.Write(c.OutOrStdout(), page.Rows)
+				if servers != nil {
+					fmt.Fprint(c.OutOrStdout(), servers.Said())
+				}
 				return nil
 			}
-			return out.put(c, page.Page())
+			p := page.Page()
+			if servers != nil {
+				p.Text += servers.Said()
+			}
+			return out.put(c, p)
 		},
 	}
 	f := c.Flags()
@@ -232,10 +261,32 @@ clients apart unless its operator joins some.
 	fleet = worldFlags(c, &o.World)
 	f.BoolVar(&real, "real", false, "by the clock: on stand-in engines over HTTP, behind a whole market in "+
 		"this process or a router that follows the rule; the page is named clock")
+	f.StringSliceVar(&urls, "vllm", nil, "with --real: on these running vLLM servers, http://HOST:PORT, in the order "+
+		"of the fleet's engines, instead of stand-ins; the page is named servers")
+	f.StringVar(&kill, "kill", "", "with --vllm: the market is played once more, and this shell command, which ends a "+
+		"server, is run when two fifths of the tasks were asked")
 	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
 	f.StringVar(&profile, "profile", "",
 		"also write where the processor's time went to this file, for go tool pprof")
 	return c
+}
+
+// findServers finds running servers, as many as the fleet has engines: of a fleet alike there are that many.
+func findServers(ctx context.Context, w *virtual.World, urls []string, real bool) (*clock.Servers, error) {
+	if !real {
+		return nil, errors.New("--vllm is for --real: in virtual time there are no servers")
+	}
+	slots := 0
+	for _, e := range w.Fleet.Engines {
+		slots = max(slots, e.Slots)
+	}
+	switch n := len(w.Fleet.Engines); {
+	case n == 0:
+		w.Engines = len(urls)
+	case n != len(urls):
+		return nil, fmt.Errorf("--vllm names %d servers, and fleet %s has %d engines", len(urls), w.Fleet.Name, n)
+	}
+	return clock.FindServers(ctx, urls, fit.Sizes{Seqs: cmp.Or(slots, 8), Batched: 2048})
 }
 
 // whole says whether a command was told nothing of what to play, so that all of its page is asked for.

@@ -33,6 +33,15 @@ machine with one another and with whatever else runs there, and a market compute
 it loses here and not there is processor time. Each figure is of one run.
 `
 
+const serversAbout = `Running vLLM servers, behind a whole market in one process or a router that follows the rule. The same callers
+ask the same questions under every rule, and get answers of as many tokens as were recorded, whatever they say:
+the next question has the recorded one before it. So of answers nothing is found again, though **bound** counts them.
+A prompt is as long as the servers' own tokenizer says, and rules find its blocks by that, as a router does that
+has the model's tokenizer; cached tokens are those that servers report. What rules and callers forecast by is the
+profile that was fitted to each server. Callers, market and servers share the machine where that is one. Each
+figure is of one run.
+`
+
 // crowdMore plays the parts of the page of crowds beside its traces: fleets, terms and callers; and the cost
 // of keeping the caches of clients apart.
 func crowdMore(ctx context.Context, o virtual.CrowdOptions) ([]virtual.Row, []compare.Section, error) {

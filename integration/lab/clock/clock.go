@@ -7,21 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"souk/agentd/vllmsim"
-	"souk/bus"
 	"souk/bus/follow"
-	"souk/bus/openai"
-	"souk/cmd/local"
 	"souk/integration/lab/virtual"
 	"souk/market"
 )
 
 // Play plays one run of a setting whose callers ask one question after another; see [virtual.CrowdOptions].
-func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f virtual.Measures, err error) {
+// It is played on the servers, or without any on stand-ins.
+func Play(ctx context.Context, servers *Servers, s virtual.Setting, rule string, named bool) (
+	f virtual.Measures, err error) {
 	if s.Callers < 1 || s.Tasks < 1 {
 		return f, errors.New("by the clock there are callers, who ask a number of tasks in all")
 	}
@@ -33,10 +32,15 @@ func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f vi
 	// has four questions or more.
 	plays := 1 + 3*s.Tasks/s.Callers/4
 	questions := make([][]*virtual.Request, s.Callers)
-	answers := vllmsim.Answers{}
 	for caller := range questions {
 		questions[caller] = s.Questions(caller, plays)
-		for _, q := range questions[caller] {
+	}
+	if servers != nil {
+		return servers.play(ctx, s, questions, rule, named)
+	}
+	answers := vllmsim.Answers{}
+	for _, own := range questions {
+		for _, q := range own {
 			answers.Add(q.Messages(), q.Answer())
 		}
 	}
@@ -45,21 +49,46 @@ func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f vi
 	if err != nil {
 		return f, err
 	}
-	var ask func(context.Context, *virtual.Request) error
-	var end func() error
-	if rule == virtual.MarketName {
-		ask, end, err = throughMarket(ctx, &s, urls, named)
-	} else {
-		ask, end, err = throughRouter(&s, urls, rule)
-	}
+	r := run{s: &s, questions: questions, named: named, send: plain,
+		task: func(q *virtual.Request) []byte { return q.Body(named) }}
+	all, err := r.play(ctx, urls, rule)
 	if err != nil {
 		return f, err
 	}
-	all, err := play(ctx, &s, questions, ask)
-	if err = errors.Join(err, end()); err != nil {
-		return f, err
-	}
 	return s.Measure(all), nil
+}
+
+// run is one run under way.
+type run struct {
+	s         *virtual.Setting
+	questions [][]*virtual.Request // of each caller
+	named     bool
+	send      func(*virtual.Request) []byte // a request's body, as a router gets it
+	task      func(*virtual.Request) []byte // and as a market does
+
+	// what readies a question for being asked, false where it cannot be; nil: they are ready
+	ready func(context.Context, *virtual.Request) (bool, error)
+	amid  func() // is called when two fifths of the tasks were asked; nil: nothing is
+	lost  int    // tasks whose engine went away
+}
+
+// play puts a market or a router before engines, and plays. Lost tasks are not among those that come back.
+func (r *run) play(ctx context.Context, urls []string, rule string) (all []*virtual.Request, err error) {
+	var ask func(context.Context, *virtual.Request) error
+	var end func() error
+	if rule == virtual.MarketName {
+		ask, end, err = r.throughMarket(ctx, urls)
+	} else {
+		ask, end, err = throughRouter(ctx, r.s, urls, rule, r.send)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err = r.ask(ctx, ask)
+	if err = errors.Join(err, end()); err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // engines are stand-ins of the setting's size.
@@ -70,11 +99,11 @@ func engines(s *virtual.Setting, answers vllmsim.Answers) (urls []string, closeA
 			_ = e.Close()
 		}
 	}
-	profile := s.Engine.Profile
-	profile.MaxNumBatchedTokens = s.Engine.MaxBatched
 	for i := range s.Engines {
-		e, err := vllmsim.New(vllmsim.Config{Profile: profile, MaxNumSeqs: s.Engine.Slots,
-			NumGPUBlocks: s.Engine.Blocks, BlockSize: s.Engine.BlockSize, Answers: answers,
+		of, _ := s.Nth(i)
+		of.Profile.MaxNumBatchedTokens = of.MaxBatched
+		e, err := vllmsim.New(vllmsim.Config{Profile: of.Profile, MaxNumSeqs: of.Slots,
+			NumGPUBlocks: of.Blocks, BlockSize: of.BlockSize, Answers: answers,
 			Seed: s.Seed<<8 + uint64(i)})
 		if err != nil {
 			return nil, closeAll, err
@@ -88,112 +117,67 @@ func engines(s *virtual.Setting, answers vllmsim.Answers) (urls []string, closeA
 	return urls, closeAll, nil
 }
 
-// play has every caller ask its questions until enough were asked in all. They come back in the order in
-// which they were asked.
-func play(ctx context.Context, s *virtual.Setting, questions [][]*virtual.Request,
-	ask func(context.Context, *virtual.Request) error) (all []*virtual.Request, err error) {
+// ask has every caller ask its questions until enough were asked in all. They come back in the order in which
+// they were asked.
+func (r *run) ask(ctx context.Context, ask func(context.Context, *virtual.Request) error) (
+	all []*virtual.Request, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	begun := time.Now()
 	var mu sync.Mutex
+	lost := map[*virtual.Request]bool{}
 	next := func(q *virtual.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(all) >= s.Tasks {
+		if len(all) >= r.s.Tasks {
 			return false
+		}
+		if len(all) == r.s.Tasks*2/5 && r.amid != nil {
+			go r.amid()
 		}
 		q.ID, q.Arrived = len(all), time.Since(begun)
 		all = append(all, q)
 		return true
 	}
 	var callers sync.WaitGroup
-	for _, own := range questions {
+	for _, own := range r.questions {
 		callers.Go(func() {
 			refused := 0 // the play of which a question was refused: its caller begins another
 			for _, q := range own {
 				if q.Play == refused {
 					continue
 				}
+				if r.ready != nil {
+					if fits, err := r.ready(ctx, q); err != nil {
+						stop(err)
+						return
+					} else if !fits {
+						refused = q.Play
+						continue
+					}
+				}
 				if !follow.Pause(ctx, q.Think) || !next(q) {
 					return
 				}
-				if err := ask(ctx, q); err != nil {
-					stop(fmt.Errorf("caller %d: %w", q.Caller, err))
-				}
+				err := ask(ctx, q)
 				q.Done = time.Since(begun)
 				q.First += q.Arrived
-				if q.Refused {
+				switch {
+				case errors.Is(err, errLost) && r.ready != nil && ctx.Err() == nil:
+					mu.Lock()
+					lost[q] = true
+					mu.Unlock()
+				case err != nil:
+					stop(fmt.Errorf("caller %d: %w", q.Caller, err))
+				case q.Refused:
 					refused = q.Play
 				}
 			}
 		})
 	}
 	callers.Wait()
-	return all, context.Cause(ctx)
-}
-
-// labels lists every domain that the classifier knows: one hub takes everything.
-var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance",
-	"code"}
-
-// throughMarket brings a market up whose agents have the engines. ask fills in what came of a request, First
-// counted from when it was asked.
-func throughMarket(ctx context.Context, s *virtual.Setting, urls []string, named bool) (
-	ask func(context.Context, *virtual.Request) error, end func() error, err error) {
-	const domain = "general"
-	dir, err := os.MkdirTemp("", "lab-crowd-")
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := local.Config{Listen: "127.0.0.1:0", Speedup: 1, Clients: map[string]market.Credits{},
-		Domains: []local.Domain{{Name: domain, General: true, Labels: labels}}}
-	at := map[string]int{}
-	for i, url := range urls {
-		id := fmt.Sprintf("%s-%d", domain, i+1)
-		at[id] = i
-		cfg.Agents = append(cfg.Agents, local.Agent{ID: id, Price: virtual.Card, Slots: s.Engine.Slots,
-			Scores: []local.Score{{Domain: domain, Score: virtual.Score}}, Engine: local.Engine{URL: url}})
-	}
-	name := func(q *virtual.Request) string { return fmt.Sprintf("caller-%d", q.Caller) }
-	for caller := range s.Callers {
-		cfg.Clients[name(&virtual.Request{Caller: caller})] = 1000 * market.Credit
-	}
-	m, err := local.Start(ctx, local.Options{Dir: dir, Config: cfg})
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	end = func() error { return errors.Join(m.Err(), m.Close(), os.RemoveAll(dir)) }
-	for caller := range s.Callers { // rules know of no groups: so all share one here
-		client := name(&virtual.Request{Caller: caller})
-		if _, err := local.JoinGroup(ctx, m.Registry(), client, "all", false); err != nil {
-			return nil, nil, errors.Join(err, end())
-		}
-	}
-	ask = func(ctx context.Context, q *virtual.Request) error {
-		t, _, refusal := openai.DecodeRequest(q.Body(named), nil, name(q), []byte(dir))
-		if refusal != nil {
-			return refusal
-		}
-		if !named {
-			t.Session = "" // the door reads one from how the dialogue begins
-		}
-		t.ID = "" // the client's own
-		a, err := m.AskWith(ctx, *t, func(bus.Chunk) {})
-		if err != nil {
-			return err
-		}
-		r := &a.Result
-		q.First, q.Refused = a.TTFT, r.Code != ""
-		if q.Refused {
-			return nil
-		}
-		if err := served(q, r.Usage, at[r.Agent]); err != nil {
-			return fmt.Errorf("%w; it ends by %q at %s, billed %+v, receipt %+v", err, r.Finish, r.Agent, r.Billed,
-				r.Receipt)
-		}
-		return nil
-	}
-	return ask, end, nil
+	r.lost = len(lost)
+	return slices.DeleteFunc(all, func(q *virtual.Request) bool { return lost[q] }), context.Cause(ctx)
 }
 
 // served writes down who served a request, and what its engine counted. It is an error if that is not what

@@ -30,7 +30,7 @@ func setting(t *testing.T) virtual.Setting {
 func TestPlay(t *testing.T) {
 	for _, rule := range []string{"sticky", "round-robin", "market"} {
 		s := setting(t)
-		f, err := Play(t.Context(), s, rule, rule == "market")
+		f, err := Play(t.Context(), nil, s, rule, rule == "market")
 		if err != nil {
 			t.Fatalf("%s: %v", rule, err)
 		}
@@ -44,16 +44,16 @@ func TestPlay(t *testing.T) {
 		}
 	}
 	s := setting(t)
-	if _, err := Play(t.Context(), s, "tea-leaves", false); err == nil {
+	if _, err := Play(t.Context(), nil, s, "tea-leaves", false); err == nil {
 		t.Error("a rule that there is not")
 	}
 	s.Tasks = 0
-	if _, err := Play(t.Context(), s, "sticky", false); err == nil {
+	if _, err := Play(t.Context(), nil, s, "sticky", false); err == nil {
 		t.Error("no end")
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Play(ctx, setting(t), "sticky", false); err == nil {
+	if _, err := Play(ctx, nil, setting(t), "sticky", false); err == nil {
 		t.Error("a run that was stopped is one")
 	}
 }

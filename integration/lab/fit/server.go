@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,6 +90,48 @@ func (s *Server) Tokens(ctx context.Context, body map[string]any) ([]uint32, err
 func (s *Server) Reset(ctx context.Context) bool {
 	status, said, err := s.post(ctx, "/reset_prefix_cache", map[string]any{})
 	return err == nil && status == http.StatusOK && !bytes.Contains(said, []byte("false"))
+}
+
+// Healthy reports whether a server says that it is well.
+func Healthy(ctx context.Context, url string) bool {
+	_, err := get(ctx, url+"/health")
+	return err == nil
+}
+
+// Metrics returns what a server counts, each the sum over its labels.
+func Metrics(ctx context.Context, url string) (map[string]float64, error) {
+	page, err := get(ctx, url+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]float64{}
+	for line := range bytes.Lines(page) {
+		name, _, _ := bytes.Cut(line, []byte("{"))
+		value := line[bytes.LastIndexByte(line, ' ')+1:]
+		if x, err := strconv.ParseFloat(string(bytes.TrimSpace(value)), 64); err == nil && line[0] != '#' {
+			all[string(name)] += x
+		}
+	}
+	return all, nil
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, small)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(a.Body, 64<<20))
+	if err == nil && a.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %d", url, a.StatusCode)
+	}
+	return said, err
 }
 
 // small bounds how long a small request may take.

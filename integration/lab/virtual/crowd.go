@@ -3,6 +3,7 @@ package virtual
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -234,9 +235,13 @@ type CrowdOptions struct {
 	Loads         []float64 // of what the fleet can serve: see [Crowd]
 	Seeds         []uint64
 	Progress      func(done, total int)
-	// plays one run, instead of virtual time; runs then follow one another
+	// plays one run, instead of virtual time; runs then follow one another, and a row of which one is
+	// ErrLeftOut is not there
 	Play func(s Setting, rule string, named bool) (Measures, error)
 }
+
+// ErrLeftOut says that a run was not played.
+var ErrLeftOut = errors.New("left out")
 
 // Row holds the results of one rule in one world.
 type Row struct {
@@ -314,7 +319,7 @@ func (o *CrowdOptions) play(ctx context.Context, worlds []World, each bool) (row
 			if err != nil {
 				return nil, err
 			}
-			if !each {
+			if !each && len(all) > 0 {
 				all = []Row{slices.MaxFunc(all, func(a, b Row) int {
 					return cmp.Compare(a.All["welfare"].Mean, b.All["welfare"].Mean)
 				})}
@@ -381,6 +386,9 @@ func (o *CrowdOptions) rows(ctx context.Context, w *World, s *Setting, rule stri
 			own.Seed, own.Arrive = o.Seeds[i], from(s.Arrive, o.Seeds[i])
 			return one(own, name, w.Named)
 		})
+		if errors.Is(err, ErrLeftOut) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", name, w.Trace.Name, err)
 		}

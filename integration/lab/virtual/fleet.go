@@ -22,10 +22,12 @@ type Fleet struct {
 type FleetEngine struct {
 	Name    string // no other has it
 	Model   string
-	Profile string  // how fast it is, by its name in vllmsim
-	Faster  float64 // so many times as fast as that says; 0: as fast
-	Slots   int     // requests that run at once
-	Blocks  int     // of its cache, each of 16 tokens, or of what the trace has
+	Profile string // how fast it is, by its name in vllmsim
+	// instead: as it was measured; then Blocks are of its own size
+	Measured *vllmsim.Profile
+	Faster   float64 // so many times as fast as that says; 0: as fast
+	Slots    int     // requests that run at once
+	Blocks   int     // of its cache, each of 16 tokens, or of what the trace has
 
 	Card    market.Price // credits a million tokens
 	Score   float64      // quality of its answers, 0 to 1
@@ -181,6 +183,9 @@ func (s *Setting) engine(i int) EngineConfig {
 		if p, err := vllmsim.ProfileNamed(e.Profile); err == nil {
 			c.Profile, c.MaxBatched = p, p.MaxNumBatchedTokens
 		}
+		if e.Measured != nil {
+			c.Profile, c.MaxBatched = *e.Measured, e.Measured.MaxNumBatchedTokens
+		}
 		if e.Faster > 0 {
 			p := &c.Profile
 			for _, us := range []*float64{&p.Base, &p.Prefill, &p.Decode, &p.Resident} {
@@ -199,6 +204,9 @@ func (s *Setting) offer(i int) FleetEngine {
 	return FleetEngine{Model: model, Slots: s.Engine.Slots,
 		Blocks: s.Engine.Blocks, Card: Card, Score: Score, Context: s.Context}
 }
+
+// Nth returns the i-th engine, and what it offers.
+func (s *Setting) Nth(i int) (EngineConfig, FleetEngine) { return s.engine(i), s.offer(i) }
 
 // slots returns how many requests run at once.
 func (s *Setting) slots() (n int) {

@@ -152,8 +152,11 @@ func (v *View) Able() []int {
 	return all
 }
 
-// look finds the engines that may serve a request, and reports whether there is one.
-func (v *View) look(r *Request) bool {
+// At says what time it is: by it requests that pass are timed.
+func (v *View) At(now time.Time) { v.now = now }
+
+// Look finds the engines that may serve a request, and reports whether there is one.
+func (v *View) Look(r *Request) bool {
 	v.able = nil
 	for i := range v.Engines {
 		if !v.Fits(i, r) {

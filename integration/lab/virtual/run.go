@@ -78,7 +78,7 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	r.add(0, r.scrape)
 	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
 		o := r.plan.next()
-		r.view.now = Start.Add(o.at)
+		r.view.At(Start.Add(o.at))
 		o.do(o.at)
 		r.look(o.at)
 		if r.fault != nil {
@@ -122,7 +122,7 @@ func (r *run) turn(at time.Duration, q *Request) {
 // hear has the policy know of a request. One that no engine has the room for is refused before a rule
 // hears of it; a market refuses it itself.
 func (r *run) hear(now time.Duration, q *Request) {
-	if r.far && !r.view.look(q) {
+	if r.far && !r.view.Look(q) {
 		r.place(now, Placed{Request: q, Engine: Wait})
 		return
 	}
