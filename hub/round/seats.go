@@ -70,8 +70,8 @@ func (s *Seats) rank(from *estimate.Snapshot) {
 		}
 	}
 	for _, alike := range s.alike {
-		slices.SortStableFunc(alike, func(a, b int32) int {
-			return cmp.Compare(agents[a].Since, agents[b].Since)
+		slices.SortFunc(alike, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(agents[a].Since, agents[b].Since), cmp.Compare(a, b))
 		})
 		for rank, k := range alike {
 			s.placing[k] = placing{len(alike), rank}

@@ -27,6 +27,8 @@ var entries = []compare.Entry{
 		Command: "`lab experiment iemas`"},
 	{Name: "papers", About: "every router, table and figure of the three papers, theirs beside ours, and what held",
 		Command: "`lab experiment papers`"},
+	{Name: "thousand", About: "a thousand engines: one market, several hubs, rules; rounds and records",
+		Command: "`lab experiment thousand`", Clock: true},
 	{Name: "hedge", About: "a task whose engine falls silent", Command: "`lab hedge`", Clock: true},
 	{Name: "clock", About: "the market and rules over HTTP, beside virtual time", Command: "`lab crowd --real`",
 		Clock: true},

@@ -13,10 +13,10 @@ import (
 func experimentCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "experiment",
-		Short: "Make the experiments of a paper again, theirs beside ours, and one of this market's own",
+		Short: "Make the experiments of a paper again, theirs beside ours, and some of this market's own",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(iemasCommand(), papersCommand(), gpusCommand())
+	c.AddCommand(iemasCommand(), papersCommand(), gpusCommand(), thousandCommand())
 	return c
 }
 

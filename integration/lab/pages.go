@@ -37,6 +37,7 @@ var pageCommands = []pageCommand{
 	{"iemas", []string{"experiment", "iemas"}, false},
 	{"gpus", []string{"experiment", "gpus"}, false},
 	{"papers", []string{"experiment", "papers"}, false},
+	{"thousand", []string{"experiment", "thousand"}, true},
 	{"hedge", []string{"hedge"}, true},
 	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",
 		"mtrag,rag,tau,small,crowd,two-block,sticky,least-loaded,round-robin,market"}, true},

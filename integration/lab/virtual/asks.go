@@ -30,6 +30,7 @@ func (r *run) begin() {
 			r.play(begins(lots), caller, lots)
 		}
 	case r.Rate > 0:
+		r.already()
 		r.arrive(0)
 	default:
 		for caller, at := range r.Arrive {
@@ -102,6 +103,20 @@ func (r *run) arrive(at time.Duration) {
 	})
 }
 
+// already has dialogues go on that began before: within the time that a task then has, by how many of them
+// there are and how many come in a second.
+func (r *run) already() {
+	turns := 0
+	for _, x := range r.Scripts {
+		turns += len(x.turns)
+	}
+	within := float64(r.Already) / (r.Rate * float64(turns) / float64(len(r.Scripts)))
+	for range r.Already {
+		lots := r.lots(r.plays)
+		r.play(time.Duration(within*lots.Float64()*float64(time.Second)), r.plays, lots)
+	}
+}
+
 // flood plans what a flood asks, one by one.
 func (r *run) flood(at time.Duration, random *rand.Rand) {
 	at += time.Duration(random.ExpFloat64() / r.Flood.Rate * 1e9)
@@ -133,7 +148,7 @@ func (r *run) play(at time.Duration, caller int, lots *rand.Rand) {
 	play := r.plays
 	script := r.Scripts[lots.IntN(len(r.Scripts))]
 	q := &Request{Caller: caller, Play: play, script: script, lots: lots}
-	if r.Midway && play <= r.Callers {
+	if r.Midway && play <= r.Callers || play <= r.Already {
 		q.Turn = lots.IntN(len(script.turns))
 	}
 	r.turn(at, q)

@@ -36,7 +36,13 @@ type MarketOptions struct {
 	Wishes    bool          // engines do what policies want, see [hub.Ready]
 	Seed      uint64
 	Split     []int              // agents that say that others compute their prompts
+	Only      []int              // engines that its hub has, of those of the setting; nil: all
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
+	// by which it is told how long parts take, on the machine that computes them; nil: nobody asks
+	Clock func() time.Duration
+	// how long the hub computes a round of so many tasks that wait and so many agents, and does nothing else;
+	// nil: no time
+	Computes func(tasks, agents int) time.Duration
 
 	Status func(now time.Time, s *bus.Status) // hears what the hub says of itself; may be nil
 	Client func(caller int) string            // whose a caller's tasks are
@@ -83,6 +89,7 @@ type Market struct {
 	mail plan
 	node *hub.Node
 	wake time.Time // when the node wants to be ticked
+	busy time.Time // until when it computes
 	door []byte    // key by which names of sessions are hashed
 
 	agents   []*seller
@@ -103,6 +110,9 @@ type Market struct {
 	faults  []error
 
 	Bytes    int             // of the journal
+	Held     int             // rounds, those without an award included, of which none is recorded
+	Rounds   Recorded        // in it
+	Clocks   Clocks          // where a clock was given
 	Late     map[string]bool // holds that the hub took for late, and wanted to give to other agents
 	Wished   int             // times that an engine did what a policy wanted
 	WishCost market.Credits  // what that would cost, by the card
@@ -143,11 +153,15 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Clock == nil {
+		o.Clock = func() time.Duration { return 0 }
+	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
 		last: map[uint64]*Request{}, wished: map[*Request]*seller{},
 		byID: map[string]*seller{}, Late: map[string]bool{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
+	node.Limit = func() func() bool { m.Held++; return nil }
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
 		return nil, err
@@ -155,6 +169,9 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	limits := agentd.Default()
 	limits.SummaryGap = max(o.Quiet, limits.SummaryGap)
 	for i := range o.Agents {
+		if o.Only != nil && !slices.Contains(o.Only, i) {
+			continue
+		}
 		engine, offer := o.Setting.engine(i), o.Setting.offer(i)
 		info := agentd.Info{Models: []string{cmp.Or(offer.Model, model)}, Version: "virtual",
 			MaxModelLen: cmp.Or(offer.Context, o.Context, usualContext), BlockSize: engine.BlockSize,
@@ -195,9 +212,9 @@ func (m *Market) Near() bool { return true }
 // Scraped gives the agents the metrics of their engines.
 func (m *Market) Scraped(now time.Time, v *View) {
 	m.now = now
-	for i, a := range m.agents {
+	for _, a := range m.agents {
 		m.hear(a)
-		generated := int64(v.Engines[i].Scrape.Output)
+		generated := int64(v.Engines[a.i].Scrape.Output)
 		a.core.Healthy(&generated)
 		m.tell(a)
 	}
@@ -305,7 +322,9 @@ func (m *Market) after(d time.Duration, do func()) {
 
 // step gives the hub a message. A summary that is refused as too old is no fault.
 func (m *Market) step(v bus.Message) {
+	began := m.Clock()
 	err := m.node.Step(m.now, v)
+	m.Clocks.Hub += m.Clock() - began
 	if _, summary := v.(*bus.Summary); !summary {
 		m.fault(err)
 	}
@@ -334,8 +353,11 @@ func (m *Market) Wake(now time.Time) (place []Placed, next time.Time) {
 
 // turn takes from the hub what is to be done, and queues it until the frames of it are durable.
 func (m *Market) turn() {
-	m.node.Tick(m.now)
-	r := m.node.Ready()
+	if m.busy.After(m.now) {
+		m.wake = m.busy
+		return
+	}
+	r := m.cleared()
 	m.wake = r.Wake
 	for _, err := range r.Faults {
 		m.fault(err)

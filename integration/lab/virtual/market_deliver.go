@@ -28,7 +28,7 @@ func (m *Market) sync() {
 			if m.Journal != nil {
 				m.Journal(slices.Clone(data))
 			}
-			m.audit.Frame(f.Seq, f.Epoch, data)
+			m.audited(f, data)
 			frames++
 		}
 	}
@@ -37,12 +37,16 @@ func (m *Market) sync() {
 			m.deliver(&group[i])
 		}
 	}
-	if frames == 0 {
+	takes := max(0, m.busy.Sub(m.now)) // before anything is written or said
+	if frames > 0 {
+		takes += m.Sync
+	}
+	if takes == 0 {
 		deliver()
 		return
 	}
 	m.syncing = true
-	m.after(m.Sync, func() {
+	m.after(takes, func() {
 		m.syncing = false
 		deliver()
 		if len(m.queue) > 0 {

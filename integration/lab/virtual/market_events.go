@@ -7,8 +7,9 @@ func (m *Market) Watch(engines []*Engine) {
 	if !m.Events {
 		return
 	}
-	for i, e := range engines {
-		a, size := m.agents[i], e.Cache.Size()
+	for _, a := range m.agents {
+		e := engines[a.i]
+		size := e.Cache.Size()
 		e.Cache.Forgotten = func(hash uint64) {
 			a.blocks.Events = append(a.blocks.Events,
 				kvevent.Event{Kind: kvevent.Removed, Blocks: []kvevent.Key{kvevent.Key(hash)}})

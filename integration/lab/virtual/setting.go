@@ -20,6 +20,7 @@ type Setting struct {
 	Crews   []Crew          // instead: so many from some moments on
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
 	Clients int             // with Rate, so many clients begin them in turn; 0: each is of its own
+	Already int             // with Rate, dialogues under way when it begins, somewhere in their middle
 	Groups  int             // cache groups that callers are put into in turn; 0: all share one; or Own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none

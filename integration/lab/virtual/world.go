@@ -52,6 +52,8 @@ type World struct {
 	Tasks  int           // of a run, where the trace has no end of its own
 	Length time.Duration // instead of Tasks
 	Named  bool          // callers tell the market the names of their sessions
+
+	Thought int // tokens of reasoning that each answer begins with: see [Setting.Thought]
 }
 
 // tempers are the clients of souk run, the same for every seed.
@@ -78,7 +80,7 @@ func (w *World) Setting() (s Setting, err error) {
 		return s, fmt.Errorf("callers %q are none of %v", w.Callers, AllCallers)
 	}
 	if !(w.Rate >= 0 && w.Rate <= mostRate) ||
-		min(w.Sessions, w.Tasks, w.Engines, int(w.Length)) < 0 {
+		min(w.Sessions, w.Tasks, w.Engines, w.Thought, int(w.Length)) < 0 {
 		return s, fmt.Errorf("a rate of %v, %d sessions, %d tasks, %v and %d engines: none may be below 0, and a "+
 			"rate is at most %.0f", w.Rate, w.Sessions, w.Tasks, w.Length, w.Engines, mostRate)
 	}
@@ -86,7 +88,7 @@ func (w *World) Setting() (s Setting, err error) {
 	if s, err = w.Trace.setting(engines); err != nil {
 		return s, fmt.Errorf("trace %s: %w", w.Trace.Name, err)
 	}
-	s.Seed, s.Arrive = w.Seed, from(s.Arrive, w.Seed)
+	s.Seed, s.Arrive, s.Thought = w.Seed, from(s.Arrive, w.Seed), cmp.Or(w.Thought, s.Thought)
 	w.Fleet.behind(&s)
 	if w.Terms != "" {
 		s.Say = w.Terms
@@ -136,7 +138,8 @@ const eachAsks = 12
 // Capacity returns how many dialogues of the trace can begin in a second so that the fleet serves them all:
 // its throughput when twice as many callers as it has slots ask without a pause, under the rule least-loaded.
 func (w *World) Capacity() (float64, error) {
-	full := World{Trace: w.Trace, Fleet: w.Fleet, Engines: w.Engines, Terms: w.Terms, Seed: capacitySeed}
+	full := World{Trace: w.Trace, Fleet: w.Fleet, Engines: w.Engines, Terms: w.Terms, Seed: capacitySeed,
+		Thought: w.Thought}
 	s, err := full.Setting()
 	if err != nil {
 		return 0, err
