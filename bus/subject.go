@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -31,6 +32,14 @@ func CheckID(field, s string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %.80q is not an id: use 1 to %d letters, digits, '-' or '_'", field, s, MaxID)
+}
+
+// CheckBounds returns an error that names the field if v is not between two values.
+func CheckBounds[V cmp.Ordered](field string, v, least, most V) error {
+	if v >= least && v <= most {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is not from %v to %v", field, v, least, most)
 }
 
 // A subject names the addressee, then the message, then the sender: its last token. Where a gateway speaks

@@ -184,7 +184,7 @@ func (n *Node) Came(now time.Time, agent string, expected, ttft time.Duration) (
 	a := n.fleet.Find(agent)
 	within, _ := a.Forecast.Watch(expected)
 	x := settle.Hold{Sent: now, Rec: ledger.Hold{Agent: agent},
-		Terms: settle.Terms{Watch: n.settle.WatchFor(agent, within)}}
+		Watch: n.settle.WatchFor(agent, within)}
 	n.turn.Advance(now.Add(ttft))
 	n.settle.FirstCame(&x, ttft)
 	return ttft > x.Watch

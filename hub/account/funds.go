@@ -96,7 +96,7 @@ func times(c market.Credits, k int64) market.Credits {
 
 // allot asks for a client's money. least is missing for a task that needs so much; 0: none waits for it.
 func (r *Room) allot(p *client, amount, least, needs market.Credits) {
-	p.request = &request{op: bus.OpAllot, of: p, least: least, ahead: needs == 0,
+	p.request = &request{op: bus.OpAllot, of: p, least: least,
 		req: bus.FundsRequest{ID: r.requestID(), Client: p.name, Amount: amount, Least: least, Needs: needs,
 			Returned: r.turn.Book.LastReturn(r.turn.Journal), Ahead: needs == 0}}
 	r.post(p.request)
@@ -160,7 +160,7 @@ func (r *Room) admit(p *client) {
 func (r *Room) allotted(a *request, m *bus.FundsReply) {
 	more := r.accept(m.Grants)
 	p := a.of
-	if m.Code == bus.CodeAllotmentPending && !a.ahead && len(p.awaiting) > 0 {
+	if m.Code == bus.CodeAllotmentPending && !a.req.Ahead && len(p.awaiting) > 0 {
 		// Other hubs are giving back what they have. Whoever awaits funds waits for it, and we ask again.
 		p.pending = r.turn.Now()
 		r.requestLater(a, min(max(time.Duration(m.RetryMS)*time.Millisecond, soonest), comeBackMost))
@@ -181,7 +181,7 @@ func (r *Room) allotted(a *request, m *bus.FundsReply) {
 		}
 	case bus.CodeUnknownClient, bus.CodeInsufficientFunds, bus.CodeAllotmentPending:
 		p.notAhead = r.turn.Now().Add(aheadAgain)
-		if a.ahead && m.Code != bus.CodeUnknownClient {
+		if a.req.Ahead && m.Code != bus.CodeUnknownClient {
 			break // for money ahead of need no hub is asked to give back: for one that waits it is, next
 		}
 		var poor []*task

@@ -36,7 +36,7 @@ func (r *Room) returnAbove(keep market.Credits, clients ...string) {
 		for i := range records {
 			t := records[i].Transfer
 			r.returns = append(r.returns, *t)
-			if p := r.clients[t.Client]; p != nil && p.request != nil && !p.request.ahead {
+			if p := r.clients[t.Client]; p != nil && p.request != nil && !p.request.req.Ahead {
 				p.request.least = max(p.request.least, p.request.req.Needs-keep) // see bus.FundsRequest.Needs
 			}
 		}
@@ -89,7 +89,7 @@ func (r *Room) sendReturns() {
 	}
 	for _, t := range r.returns[:min(len(r.returns), returnWindow)] {
 		if id := bus.ReturnID(r.turn.Journal, t.Number); r.requests[id] == nil {
-			r.post(&request{op: bus.OpReturn, number: t.Number,
+			r.post(&request{op: bus.OpReturn,
 				req: bus.FundsRequest{ID: id, Client: t.Client, Amount: t.Amount}})
 		}
 	}
@@ -107,7 +107,7 @@ func (r *Room) returned(a *request, m *bus.FundsReply) {
 		return
 	}
 	r.over(a)
-	is := func(t ledger.Transfer) bool { return t.Number == a.number }
+	is := func(t ledger.Transfer) bool { return bus.ReturnID(r.turn.Journal, t.Number) == m.ID }
 	if i := slices.IndexFunc(r.returns, is); i >= 0 {
 		// replies come nearly in order, so few returns are before this one
 		copy(r.returns[1:i+1], r.returns[:i])

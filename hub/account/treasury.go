@@ -41,8 +41,6 @@ type request struct {
 	req     bus.FundsRequest
 	of      *client // whose money is asked for
 	least   market.Credits
-	number  uint64 // of a return
-	ahead   bool   // no task waits for it
 	flying  bool
 	again   bool // it was asked more than once
 	behind  bool // it was first asked when a grant was missing before one that had come

@@ -175,40 +175,24 @@ func (c Config) Validate() error {
 	if c.Fee < 0 || c.Fee > market.MaxWorth {
 		wrong("fee: %s is not from 0 to %s credits", c.Fee, market.MaxWorth)
 	}
-	for _, n := range []struct {
-		name    string
-		v, most int
-	}{
-		{"max_waiting", c.MaxWaiting, 1 << 20},
-		{"max_waiting_per_client", c.WaitingPerClient(), 1 << 20},
-		{"max_agents", c.MaxAgents, MaxAgents}, {"max_refusals", c.MaxRefusals, 1000},
-	} {
-		if n.v < 1 || n.v > n.most {
-			wrong("%s: %d is not from 1 to %d", n.name, n.v, n.most)
-		}
-	}
-	for _, d := range []struct {
-		name        string
-		v, lo, most time.Duration
-	}{
-		{"deadline", c.Deadline, time.Millisecond, c.MaxDeadline},
-		{"max_deadline", c.MaxDeadline, time.Millisecond, 24 * time.Hour},
-		{"solve_limit", c.SolveLimit, time.Millisecond, time.Minute},
-		{"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
-		{"account_idle", c.AccountIdle, time.Second, 24 * time.Hour},
-		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
-		{"slowest_itl", c.SlowestITL, time.Millisecond, time.Minute},
-		{"suspect", c.Suspect, 100 * time.Millisecond, time.Hour},
-		{"silence", c.Silence, time.Second, time.Hour},
-		{"status_every", c.StatusEvery, status.Least, time.Minute},
-		{"lease_ttl", c.LeaseTTL, time.Second, time.Hour},
-		{"drain_timeout", c.DrainTimeout, 0, time.Hour},
-		{"epoch", c.Epoch, tariff.EpochLeast, time.Hour},
-	} {
-		if d.v < d.lo || d.v > d.most {
-			wrong("%s: %v is not from %v to %v", d.name, d.v, d.lo, d.most)
-		}
-	}
+	within := bus.CheckBounds[time.Duration]
+	errs = append(errs, bus.CheckBounds("max_waiting", c.MaxWaiting, 1, 1<<20),
+		bus.CheckBounds("max_waiting_per_client", c.WaitingPerClient(), 1, 1<<20),
+		bus.CheckBounds("max_agents", c.MaxAgents, 1, MaxAgents),
+		bus.CheckBounds("max_refusals", c.MaxRefusals, 1, 1000),
+		within("deadline", c.Deadline, time.Millisecond, c.MaxDeadline),
+		within("max_deadline", c.MaxDeadline, time.Millisecond, 24*time.Hour),
+		within("solve_limit", c.SolveLimit, time.Millisecond, time.Minute),
+		within("funds_wait", c.FundsWait, time.Millisecond, time.Minute),
+		within("account_idle", c.AccountIdle, time.Second, 24*time.Hour),
+		within("hold_grace", c.HoldGrace, time.Second, time.Hour),
+		within("slowest_itl", c.SlowestITL, time.Millisecond, time.Minute),
+		within("suspect", c.Suspect, 100*time.Millisecond, time.Hour),
+		within("silence", c.Silence, time.Second, time.Hour),
+		within("status_every", c.StatusEvery, status.Least, time.Minute),
+		within("lease_ttl", c.LeaseTTL, time.Second, time.Hour),
+		within("drain_timeout", c.DrainTimeout, 0, time.Hour),
+		within("epoch", c.Epoch, tariff.EpochLeast, time.Hour))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}

@@ -16,9 +16,14 @@ import (
 	"souk/market"
 )
 
-// Entry is a task's state in a queue. [New] makes it, and only the queue changes it.
+// Entry is a task's state in a queue. [New] makes it, and only the queue changes it, but for what rounds
+// find.
 type Entry struct {
-	Found
+	Barred  bool           // by a policy, from an agent in its last round
+	Short   bool           // by an agent's slot its first token would have come too late
+	Planned string         // the last agent at which it had a seat to come; "": it never had
+	Worth   market.Credits // what it was to have of the first such seat; less than 0: it began once
+
 	client   string
 	arrived  time.Time // its first arrival, kept if an agent refuses the task
 	deadline time.Time
@@ -31,14 +36,6 @@ type Entry struct {
 	rounds     int
 	spent      time.Time // when it will be worth no more than it costs; zero: not before its deadline
 	timer      turn.Timer
-}
-
-// Found records the findings of rounds about a waiting task. Whoever holds the rounds writes it.
-type Found struct {
-	Barred  bool           // by a policy, from an agent in its last round
-	Short   bool           // by an agent's slot its first token would have come too late
-	Planned string         // the last agent at which it had a seat to come; "": it never had
-	Worth   market.Credits // what it was to have of the first such seat; less than 0: it began once
 }
 
 // New returns the entry of a task of a client that came then and may wait until its deadline.

@@ -2,10 +2,10 @@ package queue
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
+	"souk/bus"
 	"souk/hub/turn"
 )
 
@@ -35,16 +35,10 @@ const MostBatch = 1024
 
 // Validate judges a rule and changes nothing.
 func (r Rule) Validate() error {
-	return errors.Join(
-		within("max_batch", r.MaxBatch, 1, MostBatch), within("closes_at", r.ClosesAt, 1, MostBatch),
-		within("max_wait", r.MaxWait, 0, time.Minute), within("apart", r.Apart, 0, time.Minute))
-}
-
-func within[V int | time.Duration](name string, v, least, most V) error {
-	if v < least || v > most {
-		return fmt.Errorf("%s: %v is not from %v to %v", name, v, least, most)
-	}
-	return nil
+	return errors.Join(bus.CheckBounds("max_batch", r.MaxBatch, 1, MostBatch),
+		bus.CheckBounds("closes_at", r.ClosesAt, 1, MostBatch),
+		bus.CheckBounds("max_wait", r.MaxWait, 0, time.Minute),
+		bus.CheckBounds("apart", r.Apart, 0, time.Minute))
 }
 
 // Set changes the rule for those who wait and those who come.

@@ -100,7 +100,10 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
 		agent := r.Placed[i].Agent
-		if err := s.handOut(agent, d); err != nil {
+		_, place, _ := strings.Cut(d.Hold, "/")
+		if err := s.publish(bus.Msg{Subject: bus.DispatchSubject(agent, s.cfg.Domain),
+			Reply:  bus.TakenSubject(s.cfg.Domain, strings.Replace(place, "/", "-", 1), agent),
+			Header: d.Task.Trace.Header(nil)}, d); err != nil {
 			follow.Unsent(s.log, err, "dispatch not sent", "hold", d.Hold, "agent", agent)
 			code := bus.CodeUnavailable
 			if errors.Is(err, bus.ErrTooLarge) {
@@ -135,16 +138,6 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 		s.log.Error("must not happen", "err", err)
 	}
 	return acks
-}
-
-// handOut sends a dispatch to its agent.
-func (s *Server) handOut(agent string, d *bus.Dispatch) error {
-	_, place, _ := strings.Cut(d.Hold, "/")
-	return s.publish(bus.Msg{
-		Subject: bus.DispatchSubject(agent, s.cfg.Domain),
-		Reply:   bus.TakenSubject(s.cfg.Domain, strings.Replace(place, "/", "-", 1), agent),
-		Header:  d.Task.Trace.Header(nil),
-	}, d)
 }
 
 func (s *Server) send(l hub.Message) {

@@ -283,7 +283,7 @@ func TestTakenUpAgain(t *testing.T) {
 	h.pass(time.Second)
 	h.room.TakeUp(x, m, h.turn.Now().Add(time.Minute), time.Second, 2*time.Second)
 	if x.First != time.Second || x.Watch != 2*time.Second || x.Timeout != 59*time.Second {
-		t.Errorf("its agent is told %+v", x.Terms)
+		t.Errorf("its agent is told %v, %v and %v", x.First, x.Watch, x.Timeout)
 	}
 	h.only()
 	if x.State != Kept || x.Task.Told || x.Msg != m {

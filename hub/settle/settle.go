@@ -132,7 +132,14 @@ type Hold struct {
 	Most     int // prompt tokens that it covers; 0: it is known from the journal alone
 	Sent     time.Time
 	Expires  time.Time
-	Terms
+
+	// what the agent is told, beside the record
+	Timeout  time.Duration // until its account is due
+	First    time.Duration // the latest that its first token was quoted to come
+	Watch    time.Duration // it reports if no first token has come by then; 0: it need not
+	Verified int           // tokens of the prompt that it holds for certain, as it served the same text
+	Award    market.Award
+	Own      market.Credits // what of the award's toll is not charged
 
 	Cancelled bool      // by its client, which may be in every state, and stays so in the next
 	Given     bool      // its agent was asked to give it up, as its first token was late
@@ -144,16 +151,6 @@ type Hold struct {
 	again    int        // times it was dispatched again, for want of a reply
 	asked    int64      // when its agent was asked to give it up, by Turn.Nano
 	inquired time.Time  // when its reader was asked last whether it has the end, as its agent is dead
-}
-
-// Terms says what an agent is told of a hold, beside its record.
-type Terms struct {
-	Timeout  time.Duration // until its account is due
-	First    time.Duration // the latest that its first token was quoted to come
-	Watch    time.Duration // it reports if no first token has come by then; 0: it need not
-	Verified int           // tokens of the prompt that it holds for certain, as it served the same text
-	Award    market.Award
-	Own      market.Credits // what of the award's toll is not charged
 }
 
 // Task is the state of a task that agents have or had.

@@ -130,8 +130,8 @@ func (h *house) holdOf(change func(*ledger.Hold)) *Hold {
 		Msg:      &bus.Task{Client: "ann", ID: "t", Reply: "reply.ann.t", Body: []byte("{}")},
 		Deadline: h.turn.Now().Add(time.Minute), Sent: h.turn.Now(),
 		Expires: h.turn.Now().Add(time.Minute), Most: 100,
-		Terms: Terms{Timeout: 500 * time.Millisecond, First: 600 * time.Millisecond, Watch: time.Second,
-			Verified: 30, Award: market.Award{SlotPrice: 4, Toll: -3}, Own: 2}}
+		Timeout: 500 * time.Millisecond, First: 600 * time.Millisecond, Watch: time.Second,
+		Verified: 30, Award: market.Award{SlotPrice: 4, Toll: -3}, Own: 2}
 	x.Rec = ledger.Hold{Client: "ann", Task: "t", Agent: "a-1", Model: "llama",
 		Round: uint64(len(h.holds) + 1), Kind: bus.DispatchTask, Amount: 1000, Premium: 10, Fee: 10,
 		Quoted: 200, Price: market.Price{Miss: 1e6, Hit: 1e5, Out: 2e6}, Settle: market.SettleMetered,

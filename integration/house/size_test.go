@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_267
-	mostHub     = 18_590
+	mostProduct = 94_232
+	mostHub     = 18_550
 	mostRoot    = 1_391 // package hub itself, which wires its rooms
 )
 

@@ -57,16 +57,12 @@ func (c Config) Validate() error {
 	if !ledger.ValidID(c.Journal) {
 		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
 	}
-	for _, n := range []struct {
-		name           string
-		v, least, most int
-	}{
-		{"max_pending", c.MaxPending, 1, 1 << 20}, {"max_batch", c.MaxBatch, 1, 1 << 16},
-		{"grants", c.Grants, grantsPerReply, 1 << 24},
-		{"max_hubs", c.MaxHubs, 1, 1 << 20},
-	} {
-		if n.v < n.least || n.v > n.most {
-			wrong("%s: %d is not from %d to %d", n.name, n.v, n.least, n.most)
+	for _, err := range []error{bus.CheckBounds("max_pending", c.MaxPending, 1, 1<<20),
+		bus.CheckBounds("max_batch", c.MaxBatch, 1, 1<<16),
+		bus.CheckBounds("grants", c.Grants, grantsPerReply, 1<<24),
+		bus.CheckBounds("max_hubs", c.MaxHubs, 1, 1<<20)} {
+		if err != nil {
+			wrong("%w", err)
 		}
 	}
 	for _, domain := range slices.Sorted(maps.Keys(c.Probers)) {

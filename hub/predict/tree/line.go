@@ -27,11 +27,6 @@ type scratch struct {
 	delta, scale, a, b []float64
 }
 
-func newScratch(features int) *scratch {
-	d := features + 1
-	return &scratch{make([]float64, d), make([]float64, d), make([]float64, d*d), make([]float64, d)}
-}
-
 func (l *line) add(s *scratch, x []float64, y, weight float64) {
 	before := l.N
 	l.N += weight

@@ -36,7 +36,9 @@ type leaf struct {
 
 // NewRegressor has seen nothing, and expects 0.
 func NewRegressor(cfg Config, features int) *Regressor {
-	t := &Regressor{cfg: cfg, features: features, scratch: newScratch(features)}
+	d := features + 1
+	t := &Regressor{cfg: cfg, features: features,
+		scratch: &scratch{make([]float64, d), make([]float64, d), make([]float64, d*d), make([]float64, d)}}
 	t.root = (&leaf{Line: newLine(features)}).node(&cfg)
 	return t
 }
