@@ -90,7 +90,7 @@ LAB_ALONE := ahead cachesage/sage papers prose traces train
 # do share nothing is what a test of each named SideBySide has the race detector look for, and only that one runs
 # with it.
 SIDE := market
-LAB_SIDE := virtual . cachesage economics forecast games gpus hints iemas learned thousand
+LAB_SIDE := virtual . cachesage economics forecast games gpus hints iemas learned thousand truth
 
 # Their long tests compute, or wait, on what their short ones show the race detector, too: it has these alone,
 # the rest runs without it, and make soak has all of them with it.

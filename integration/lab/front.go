@@ -25,6 +25,8 @@ var entries = []compare.Entry{
 	{Name: "ahead", About: "answers computed ahead where templates drop reasoning", Command: "`lab ahead`"},
 	{Name: "iemas", About: "the market paper's tables and figures, made again: its router and this market",
 		Command: "`lab experiment iemas`"},
+	{Name: "truth", About: "what lies cost, the market's pricings beside rules that believe what they are told",
+		Command: "`lab experiment truth`"},
 	{Name: "papers", About: "every router, table and figure of the three papers, theirs beside ours, and what held",
 		Command: "`lab experiment papers`"},
 	{Name: "thousand", About: "a thousand engines: one market, several hubs, rules; rounds and records",

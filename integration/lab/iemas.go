@@ -16,7 +16,7 @@ func experimentCommand() *cobra.Command {
 		Short: "Make the experiments of a paper again, theirs beside ours, and some of this market's own",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(iemasCommand(), papersCommand(), gpusCommand(), thousandCommand())
+	c.AddCommand(iemasCommand(), papersCommand(), gpusCommand(), thousandCommand(), truthCommand())
 	return c
 }
 

@@ -22,7 +22,7 @@ func root() *cobra.Command {
   lab cliff        the same where open sessions need more than the caches hold
   lab frontier     welfare against first tokens, each rule over its own knob
   lab replay FILE  anybody's trace under every rule and the market
-  lab experiment   a paper's own experiments, theirs beside ours; what GPUs cost; a thousand engines
+  lab experiment   a paper's own experiments, theirs beside ours; what GPUs cost; a thousand engines; what lies cost
   lab fit          a stand-in of a running vLLM server, and how far off it is
   lab pages        every page of results anew
   lab routers      routers that have learned, beside the best single model; lab learn makes their weights

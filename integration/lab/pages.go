@@ -36,6 +36,7 @@ var pageCommands = []pageCommand{
 	{"economics", []string{"economics", "--rounds", "150", "--markets", "12"}, false},
 	{"iemas", []string{"experiment", "iemas"}, false},
 	{"gpus", []string{"experiment", "gpus"}, false},
+	{"truth", []string{"experiment", "truth"}, false},
 	{"papers", []string{"experiment", "papers"}, false},
 	{"thousand", []string{"experiment", "thousand"}, true},
 	{"hedge", []string{"hedge"}, true},

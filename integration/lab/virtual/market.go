@@ -127,6 +127,11 @@ type seller struct {
 	i    int
 	wake time.Time
 
+	reg   bus.Registration // as it is now
+	card  market.Price     // of the core, which takes no other
+	offer Offer
+	asked market.Credits // in the epoch that is sealed
+
 	blocks kvevent.Batch // what became of its engine's, and it has not heard
 }
 
@@ -172,13 +177,13 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		if o.Only != nil && !slices.Contains(o.Only, i) {
 			continue
 		}
-		engine, offer := o.Setting.engine(i), o.Setting.offer(i)
+		engine, offer, told := o.Setting.engine(i), o.Setting.offer(i), o.Setting.told(i)
 		info := agentd.Info{Models: []string{cmp.Or(offer.Model, model)}, Version: "virtual",
 			MaxModelLen: cmp.Or(offer.Context, o.Context, usualContext), BlockSize: engine.BlockSize,
 			KVTokens: (engine.Blocks - 1) * engine.BlockSize, Forgets: o.Thought > 0}
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: engine.Slots,
-			Price: offer.Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
-			Domains: []bus.DomainScore{{Domain: domain, Score: offer.Score}}}
+			Price: told.Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
+			Domains: []bus.DomainScore{{Domain: domain, Score: told.Score}}}
 		if o.Setting.Fleet != nil { // engines of one speed and one model are a class
 			cfg.Class = offer.Model + " " + offer.Profile
 		}
@@ -188,15 +193,20 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
-		a := &seller{core: agentd.NewAgent(cfg, limits, info, 1, [32]byte{}), id: cfg.ID, i: i}
+		a := &seller{core: agentd.NewAgent(cfg, limits, info, 1, [32]byte{}), id: cfg.ID, i: i,
+			card: told.Card, offer: told}
 		m.agents, m.byID[a.id] = append(m.agents, a), a
 		reg := a.core.Registration("node")
 		reg.Fence = int64(i + 1)
 		a.core.Claimed(&bus.Claim{Agent: a.id, Domain: domain, Hub: o.Hub.Hub, Epoch: epoch,
 			Fence: reg.Fence})
+		if o.Hub.Pricing == market.PricingTariff {
+			reg.Owner = "owner-of-" + a.id
+		}
 		if err := node.Join(Start, *reg); err != nil {
 			return nil, err
 		}
+		a.reg = *reg
 		if m.Events {
 			a.core.Events(Start, kvevent.Update{Restarted: true})
 		}
@@ -224,7 +234,10 @@ func (m *Market) Scraped(now time.Time, v *View) {
 func (m *Market) tell(a *seller) {
 	r := a.core.Ready(m.now)
 	if r.Summary != nil {
-		say(m, bus.SummarySubject(r.Domain, a.id), r.Summary, func(s *bus.Summary) { m.step(s) })
+		say(m, bus.SummarySubject(r.Domain, a.id), r.Summary, func(s *bus.Summary) {
+			s.Price = a.reg.Price
+			m.step(s)
+		})
 	}
 	for i := range r.Holdings {
 		say(m, bus.HoldingsSubject(r.Domain, a.id), &r.Holdings[i], func(h *bus.Holdings) { m.step(h) })
@@ -250,6 +263,11 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.keyOf(r.Group))
 	if refusal == nil && r.script.chains != nil {
 		t.Prompt = r.prompt(m.Engine.BlockSize)
+	}
+	if refusal == nil && r.said != nil {
+		if t.SessionEnd = r.said.Last; r.said.Role != "" {
+			t.Role, t.Declared = r.said.Role, true
+		}
 	}
 	if refusal == nil && m.Hints != nil {
 		m.Hints(r, t)

@@ -93,7 +93,9 @@ func (m *Market) seller(id string) *seller {
 
 // dispatched gives a dispatch to its agent, which takes the task or refuses it.
 func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
-	reply, start := a.core.Dispatch(domain, d)
+	judged := *d
+	judged.Price = a.card
+	reply, start := a.core.Dispatch(domain, &judged)
 	if start {
 		r := m.requests[d.Task.ID]
 		if d.Task.Client == m.Hub.Prober() {
@@ -179,6 +181,8 @@ func (m *Market) message(l hub.Message) {
 				}
 			}
 		})
+	case *bus.Call:
+		say(m, l.Subject, v, func(c *bus.Call) { m.called(m.seller(c.Agent), c) })
 	case *bus.Answer:
 		say(m, l.Subject, v, func(a *bus.Answer) {
 			id := strings.TrimPrefix(l.Subject, "task.")

@@ -69,7 +69,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	e, _, err := s.stream.End(now, answer, nil, bus.MaxMessage)
 	m.fault(err)
-	r.Paid = e.Result.Paid()
+	r.Paid, r.Due = e.Result.Paid(), e.Result.Cost
 	m.hear(s.agent)
 	if m.Paid != nil && !r.own {
 		m.Paid(r, &e.Result)

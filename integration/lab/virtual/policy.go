@@ -114,11 +114,11 @@ func NewView(s *Setting) *View {
 	v := &View{Engines: make([]EngineView, s.Engines), block: s.Engine.BlockSize, known: map[*Request]sent{},
 		said: map[int]mean{}, every: mean{of: firstOutput}}
 	for i := range v.Engines {
-		c, o := s.engine(i), s.offer(i)
+		c, o, told := s.engine(i), s.offer(i), s.told(i)
 		v.Engines[i] = EngineView{Slots: c.Slots, Room: c.Blocks - 1,
-			Context: cmp.Or(o.Context, usualContext), Card: o.Card, Score: o.Score, Recorded: o.Recorded,
-			Profile: c.Profile,
-			index:   kv.New(c.Blocks, c.BlockSize), service: mean{of: firstService}}
+			Context: cmp.Or(o.Context, usualContext), Card: told.Card, Score: told.Score,
+			Recorded: o.Recorded, Profile: c.Profile,
+			index: kv.New(c.Blocks, c.BlockSize), service: mean{of: firstService}}
 	}
 	return v
 }

@@ -124,8 +124,8 @@ func (b *blind) Holds() bool { return b.rule.Holds }
 func (b *blind) see(r *Request, v *View) *Request {
 	k := b.seen[r]
 	if k == nil {
-		k = &Request{ID: r.ID, Caller: r.Caller, Play: r.Play, Turn: r.Turn, Group: r.Group, Terms: r.Terms,
-			Temper: r.Temper, Engine: Wait, asked: r.asked, Job: Job{Prompt: r.Prompt,
+		k = &Request{ID: r.ID, Caller: r.Caller, Play: r.Play, Turn: r.Turn, Group: r.Group,
+			Terms: r.stated(), Temper: r.Temper, Engine: Wait, asked: r.asked, Job: Job{Prompt: r.Prompt,
 				Hashes: r.Hashes[:r.Prompt/v.block]}}
 		b.seen[r], b.real[k] = k, r
 	}

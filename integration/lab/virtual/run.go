@@ -26,6 +26,7 @@ type run struct {
 	view    *View
 	random  *rand.Rand // for arrivals
 	said    []Said
+	offers  []Offer // of the engines' owners, as they are now
 	byJob   map[*Job]*Request
 	pools   pools
 
@@ -60,6 +61,7 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	r := &run{Setting: s, policy: p, far: !p.Near(), view: NewView(&s),
 		random: rand.New(rand.NewPCG(s.Seed, 0x706c6179)), byJob: map[*Job]*Request{}}
 	for i := range s.Engines {
+		r.offers = append(r.offers, s.told(i))
 		r.engines, r.due = append(r.engines, NewEngine(s.engine(i))), append(r.due, -1)
 	}
 	r.addPools()
@@ -115,6 +117,9 @@ func (r *run) turn(at time.Duration, q *Request) {
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
 		r.open++
+		if r.Teller != nil {
+			r.hearTold(now, q)
+		}
 		r.hear(now, q)
 	})
 }
@@ -187,6 +192,7 @@ func (r *run) place(now time.Duration, p Placed) {
 	if p.Engine == Wait {
 		q.Refused, q.First, q.Done = true, now+r.Hop, now+r.Hop
 		r.open--
+		r.tell(q)
 		r.end(q)
 		return
 	}
@@ -194,7 +200,7 @@ func (r *run) place(now time.Duration, p Placed) {
 		r.fault = err
 		return
 	}
-	q.Engine = p.Engine
+	q.Engine, q.sent = p.Engine, r.offers[p.Engine]
 	if a, ok := q.script.recorded[r.offer(q.Engine).Recorded]; ok {
 		q.Output = a.output
 	}
@@ -262,15 +268,17 @@ func (r *run) step(now time.Duration, i int) {
 			r.moved = now
 			q.Done = now + r.Hop
 			if b, ok := r.policy.(*blind); ok {
-				q.Paid = b.charge(r.offer(i).Card.Cost(usage(q)))
+				q.Paid = b.charge(q.sent.Card.Cost(q.reported()))
+				q.Due = q.Paid
 			}
 			r.add(now+r.hop(), func(now time.Duration) {
 				if r.far {
 					r.view.Ended(q)
 				}
-				r.policy.Done(Start.Add(now), q, usage(q), r.view)
+				r.policy.Done(Start.Add(now), q, q.reported(), r.view)
 				q.Hashes = nil
 				r.open--
+				r.tell(q)
 			})
 			r.end(q)
 		}

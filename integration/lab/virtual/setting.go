@@ -55,8 +55,9 @@ type Setting struct {
 	Say Terms // what callers say of what answers are worth; "": nothing
 	// what they say instead, given the lengths of prompt and answer; nil: as Say has it
 	State  func(prompt, output int) market.Terms
-	OneKey bool  // all callers share a client
-	Keys   []int // instead: so many callers are a client, so many the next
+	Teller Teller // says it in their place, and in that of owners; nil: all tell the truth
+	OneKey bool   // all callers share a client
+	Keys   []int  // instead: so many callers are a client, so many the next
 	Seed   uint64
 
 	usual market.Credits // what a request costs on the mean: see [Setting.card]; 0: not asked for yet

@@ -193,9 +193,13 @@ type Request struct {
 	Refused              bool
 	Refusals             int            // how often it was told to come back, and did
 	Paid                 market.Credits // by its client
+	Due                  market.Credits // to its engine's owner
 	Cut                  bool           // the answer ended where its agent may ask no more for it
 
 	asked *reading // the dialogue's questions
+
+	said *Word // by its caller; nil: its terms
+	sent Offer // its engine's, when it was sent there
 
 	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
 
@@ -260,9 +264,9 @@ func (r *Request) Body(named bool) []byte {
 	if named {
 		b.Session = fmt.Sprintf("play-%d", r.Play)
 	}
-	if r.Terms.Told {
-		patience := r.Terms.Patience.Milliseconds()
-		b.Terms = &bus.Terms{Worth: &r.Terms.Worth, Delta: &r.Terms.Delta, PatienceMS: &patience}
+	if t := r.stated(); t.Told {
+		patience := t.Patience.Milliseconds()
+		b.Terms = &bus.Terms{Worth: &t.Worth, Delta: &t.Delta, PatienceMS: &patience}
 	}
 	souk, err := json.Marshal(&b)
 	if err != nil {
