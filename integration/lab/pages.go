@@ -38,7 +38,7 @@ var pageCommands = []pageCommand{
 	{"gpus", []string{"experiment", "gpus"}, false},
 	{"truth", []string{"experiment", "truth"}, false},
 	{"papers", []string{"experiment", "papers"}, false},
-	{"thousand", []string{"experiment", "thousand"}, true},
+	{"thousand", []string{"experiment", "thousand", "--length", "1m"}, true},
 	{"hedge", []string{"hedge"}, true},
 	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",
 		"mtrag,rag,tau,small,crowd,two-block,sticky,least-loaded,round-robin,market"}, true},

@@ -22,7 +22,7 @@ func thousandCommand() *cobra.Command {
 		Long: `Plays ten minutes of virtual time before a thousand engines of three models: one market, the engines divided among
 several hubs, and rules. Every round is audited as it is recorded. The same seed gives the same figures on any
 machine, but for what rounds take of a processor. With --only the others stay on the page in --out as they were
-made, so it can be made in pieces; all of it takes some twenty minutes of processor time.`,
+made, so it can be made in pieces; all of it takes an hour or two of processor time.`,
 		Example: "  lab experiment thousand --out integration/results\n" +
 			"  lab experiment thousand --engines 100 --length 1m --only 1-hub,greedy",
 		Args: cobra.NoArgs,

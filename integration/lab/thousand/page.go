@@ -63,20 +63,16 @@ func beside(a, b *Row) virtual.Estimate {
 // Page is the page of results, which a command has made.
 func (r *Results) Page(command string) *page.Page {
 	p := &page.Page{Name: "thousand", Title: "A thousand engines", Command: command, Figures: r,
-		Clock: "what stands under *By the clock*, and the first bar, differ from run to run and by the machine, " +
-			"and all else is the same on any", Plots: map[string]page.Plot{}}
+		Clock: "what stands under *By the clock*, and the bars in ms and processors, differ from run to run and by the " +
+			"machine, and all else is the same on any", Plots: map[string]page.Plot{}}
 	p.Text = r.about() + r.bars() + r.welfare(p) + r.records() + r.clocks(p) + left
 	return p
 }
 
 func (r *Results) about() string {
 	w := &r.World
-	long := w.Length.String()
-	if n := w.Length / time.Minute; n*time.Minute == w.Length {
-		long = fmt.Sprintf("%d minutes", n)
-	}
 	return fmt.Sprintf(`%d engines, half of them with Llama 8B, a quarter each with Qwen 32B and Llama 70B, at providers' prices and as
-fast as was measured of RTX PRO 6000, H100 and B200; %d requests at once on each. Virtual time: %s, in which %.0f
+fast as was measured of RTX PRO 6000, H100 and B200; %d requests at once on each. Played are %.0f s of virtual time, in which %.0f
 conversations of mtRAG begin in a second, each its caller's own and turn by turn, %.2f of what the engines can serve;
 as many as they then run are under way when it begins, somewhere in their middle. Before each answer stand %d tokens
 of reasoning, which the next prompt leaves out. Callers are hurried, exacting, balanced and thrifty in turn, and say
@@ -94,7 +90,7 @@ competing tasks it leaves twice as long, as its process does. What it takes here
 Welfare is what answers were worth to who asked, as they were served, less what they cost by the card, in
 thousandths of a credit a second. Figures are of what came after the first %d of %d equal parts of the run; the
 intervals are 95 %% by the parts, and of differences by the same parts of two runs. There is one run of each.
-`, w.Engines, slots, long, w.Rate, w.Load, w.Thought, w.Seed, ofAgent/1e3, ofPair/1e3, warm, parts)
+`, w.Engines, slots, w.Length.Seconds(), w.Rate, w.Load, w.Thought, w.Seed, ofAgent/1e3, ofPair/1e3, warm, parts)
 }
 
 // The bars of the page.
@@ -116,14 +112,18 @@ func (r *Results) bars() string {
 			short = append(short, []string{bar, came, "**short**"})
 		}
 	}
+	say(fmt.Sprintf("%.0f s are played", DefaultOptions().Length.Seconds()),
+		fmt.Sprintf("%.0f s", r.World.Length.Seconds()), r.World.Length >= DefaultOptions().Length, true)
 	one, three := r.row(oneHub), r.row(threeHubs)
 	if one != nil && one.Clocks != nil {
 		say(fmt.Sprintf("a round of one hub takes under %d ms of a processor, the median", mostRound),
 			fmt.Sprintf("%.2f ms", one.Clocks.P50), one.Clocks.P50 < mostRound, true)
+		say("one hub keeps up: its node needs less than one processor", fmt.Sprintf("%.2f", one.Clocks.Busy),
+			one.Clocks.Busy < 1, true)
 	}
 	for _, x := range r.Rows {
 		if m := x.Market; m != nil {
-			say(x.Play+": every recorded round is verified", fmt.Sprintf("%d of %d", m.Verified, m.Recorded),
+			say(x.name()+": every recorded round is verified", fmt.Sprintf("%d of %d", m.Verified, m.Recorded),
 				m.Verified == m.Recorded && m.Recorded > 0, true)
 		}
 	}
@@ -245,14 +245,30 @@ func (r *Results) pays() string {
 		return ""
 	}
 	a := r.World.second(one)
-	return fmt.Sprintf("\n**From where on hubs pay.** One hub of %d engines is busy for %.2f of a processor with %.0f tasks a "+
-		"second. At %.0f a second it would have no more time: from there on it takes several, or, before that, where "+
-		"less is to depend on one process.\n", r.World.Engines, one.Clocks.Busy, a, a/one.Clocks.Busy)
+	said := fmt.Sprintf("\n**From where on hubs pay.** A node computes on one processor. One hub of %d engines needs %.2f for "+
+		"%.0f tasks a second here, ", r.World.Engines, one.Clocks.Busy, a)
+	if one.Clocks.Busy < 1 {
+		return said + fmt.Sprintf("and so would have no more time at %.0f: from there on it takes several.\n",
+			a/one.Clocks.Busy)
+	}
+	said += fmt.Sprintf("and so has enough for %.0f, if each takes as much: from there on it takes several.", a/one.Clocks.Busy)
+	for i := range r.Rows {
+		if x := &r.Rows[i]; x.Clocks != nil && x.Clocks.Busy < 1 {
+			said += fmt.Sprintf(" Of what was played %s are the fewest of which none needs a whole one: the busiest %.2f.",
+				x.name(), x.Clocks.Busy)
+			break
+		}
+	}
+	return said + " A round weighs every task that waits against every agent, so its pairs fall with the square of how many " +
+		"share both; and each end of an answer has all of them looked at again.\n"
 }
 
 const left = `
 ## What this leaves out
 
+* How long a hub computes in virtual time was measured of 208 engines, in a few seconds. What it took here stands
+  above. Where that is more, a hub's process would hold fewer and larger rounds, and first tokens would come later
+  than in the tables.
 * A hub's node is measured, and not its process: what NATS, the codec's other side, the journal's disk and etcd take
   stands on [bench](bench.md) and [load](load.md), of fewer engines.
 * One run: the intervals are of its parts, which are not independent of one another, and say nothing of other seeds.

@@ -128,7 +128,7 @@ func TestBars(t *testing.T) {
 		row("greedy", 0, 80, 110, 95), row("power-of-two", 0, 50, 51, 52)}}
 	r.Rows[1].Market.Verified = 4
 	said := r.bars()
-	for _, line := range []string{"3-hubs: every recorded round is verified | 4 of 5 | **short**",
+	for _, line := range []string{"3 hubs: every recorded round is verified | 4 of 5 | **short**",
 		"three hubs', or better | -5.9 ± 0.0 % | **short**", "`greedy` | +0.0 ± 38.0 % | open",
 		"`power-of-two` | +86.3 ± 0.0 % | holds"} {
 		if !strings.Contains(said, line) {
@@ -138,6 +138,29 @@ func TestBars(t *testing.T) {
 	if strings.LastIndex(said, "short") > strings.Index(said, "open") ||
 		strings.Index(said, "open") > strings.Index(said, "holds") {
 		t.Errorf("in another order:\n%s", said)
+	}
+}
+
+// Hubs pay from where one has no more time, and those are named that have.
+func TestFromWhereOnHubsPay(t *testing.T) {
+	row := func(play string, hubs int, busy float64) Row {
+		return Row{Play: play, Welfare: []float64{1, 2}, Tasks: 48, Market: &Market{Hubs: hubs},
+			Clocks: &Clocks{P50: 11, Busy: busy}}
+	}
+	r := &Results{World: World{Engines: 9, Length: time.Minute},
+		Rows: []Row{row(oneHub, 1, 0.5), row(threeHubs, 3, 1.2), row("6-hubs", 6, 0.7)}}
+	if said := r.pays(); !strings.Contains(said, "needs 0.50 for 1 tasks a second") ||
+		!strings.Contains(said, "no more time at 2:") {
+		t.Error(said)
+	}
+	r.Rows[0].Clocks.Busy = 2
+	if said := r.pays(); !strings.Contains(said, "enough for 0,") || strings.Contains(said, "3 hubs") ||
+		!strings.Contains(said, "6 hubs are the fewest of which none needs a whole one: the busiest 0.70") {
+		t.Error(said)
+	}
+	if said := r.bars(); !strings.Contains(said, "| 2.00 | **short** |") ||
+		!strings.Contains(said, "| 11.00 ms | **short** |") {
+		t.Error(said)
 	}
 }
 
