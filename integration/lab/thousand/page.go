@@ -90,7 +90,8 @@ competing tasks it leaves twice as long, as its process does. What it takes here
 Welfare is what answers were worth to who asked, as they were served, less what they cost by the card, in
 thousandths of a credit a second. Figures are of what came after the first %d of %d equal parts of the run; the
 intervals are 95 %% by the parts, and of differences by the same parts of two runs. There is one run of each.
-`, w.Engines, slots, w.Length.Seconds(), w.Rate, w.Load, w.Thought, w.Seed, ofAgent/1e3, ofPair/1e3, warm, parts)
+`, w.Engines, slots, w.Length.Seconds(), w.Rate, w.Load, w.Thought, w.Seed,
+		ofAgent/1e3, ofPair/1e3, warm, parts)
 }
 
 // The bars of the page.
