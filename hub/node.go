@@ -102,15 +102,13 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		}
 	}, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
 	n.Queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
-	n.fleet = fleet.New(&n.turn, fleet.Limits{Agents: cfg.MaxAgents, Suspect: cfg.Suspect,
-		Silence: cfg.Silence, Slowest: cfg.SlowestITL},
+	n.fleet = fleet.New(&n.turn, cfg.Limits,
 		func() *agent { return meeting.NewAgent(n.Forecasts) }, func(gone *agent) {
 			n.Forecasts.Drop(&gone.Forecast)
 			n.settle.Forget(gone.ID())
 		}, n.Queue.News)
 	n.meeting = meeting.New(&n.cfg, &n.turn, n.fleet, n.Forecasts)
-	n.admission = admission.NewRoom(&n.turn, admission.Limits{Deadline: cfg.Deadline,
-		MaxDeadline: cfg.MaxDeadline, Known: admission.MostKnown},
+	n.admission = admission.NewRoom(&n.turn, cfg.Deadlines, admission.MostKnown,
 		func(t *task) admission.Served { return t.Served(n.turn.Now(), n.settle.HasNoEnd) })
 	n.status = status.New(&n.turn, cfg.StatusEvery)
 	n.settle = settle.New(&n.turn, settle.Limits{MaxRefusals: cfg.MaxRefusals, MaxKnown: admission.MostKnown,
@@ -125,7 +123,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
 	n.Policies = policy.NewRoom(&n.turn, cfg.Policies, &cfg.Parts.Policies, admission.MostKnown,
 		func() bool { return n.Queue.Next() == 0 })
-	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
+	n.money = account.New(&n.turn, cfg.Times, payers{n})
 	n.prewarms = prewarm.New[*task](&n.turn, cfg.Prewarm)
 	return n, nil
 }

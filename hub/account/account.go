@@ -22,10 +22,12 @@ import (
 // idleAccounts bounds the accounts kept for clients without open tasks.
 const idleAccounts = 4096
 
-// Limits are times that a hub is configured with.
-type Limits struct {
-	Idle time.Duration // after which a client's money goes back that it has had no open task for
-	Wait time.Duration // for the treasury, at most, of a task that lacks money
+// Times configures how long a client's money is waited for, and kept.
+type Times struct {
+	FundsWait time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
+	// most of a client's money goes back that had no open task for so long: longer than the pauses of a
+	// dialogue, so that its turns do not wait for the treasury
+	AccountIdle time.Duration `yaml:"account_idle"`
 }
 
 // Tasks is the hub whose tasks are paid for. It is called while the room is in the midst of something, and
@@ -65,7 +67,7 @@ type task struct {
 // Room is the money of a hub's clients.
 type Room struct {
 	turn    *turn.Turn
-	limits  Limits
+	times   Times
 	tasks   Tasks
 	clients map[string]*client
 	marks
@@ -99,8 +101,8 @@ type client struct {
 }
 
 // New returns the room of a hub. From now on each frame carries its mark of the treasury's journal.
-func New(t *turn.Turn, l Limits, tasks Tasks) *Room {
-	r := &Room{turn: t, limits: l, tasks: tasks, clients: map[string]*client{},
+func New(t *turn.Turn, at Times, tasks Tasks) *Room {
+	r := &Room{turn: t, times: at, tasks: tasks, clients: map[string]*client{},
 		desk:   desk{turn: t, requests: map[string]*request{}},
 		grants: map[uint64]bus.Grant{},
 		marks:  marks{turn: t, tasks: tasks, among: map[string]bool{}}}
@@ -183,7 +185,7 @@ const (
 
 // startAllIdle begins that time for all clients without open tasks that have money here.
 func (r *Room) startAllIdle() {
-	at, count := r.turn.Now().Add(r.limits.Idle), 0
+	at, count := r.turn.Now().Add(r.times.AccountIdle), 0
 	for _, name := range names(r.turn.Book) {
 		if r.turn.Book.Avail(name) > 0 && len(r.client(name).open) == 0 {
 			r.turn.Set(&r.client(name).idle, at.Add(time.Duration(count/idleTogether)*idleEvery))
@@ -198,7 +200,7 @@ func (r *Room) startIdle(p *client) {
 	switch {
 	case len(p.open) > 0:
 	case r.turn.Book.Avail(p.name) > 0:
-		r.turn.Set(&p.idle, r.turn.Now().Add(r.limits.Idle))
+		r.turn.Set(&p.idle, r.turn.Now().Add(r.times.AccountIdle))
 	case len(r.clients) > idleAccounts && p.request == nil:
 		r.turn.Set(&p.idle, time.Time{})
 		delete(r.clients, p.name)

@@ -34,7 +34,7 @@ type hub struct {
 func newHub(t *testing.T) *hub {
 	h := &hub{t: t, turn: turn.New(journal, "math", ledger.NewBook(), [32]byte{1}),
 		tasks: map[string]string{}, back: map[string]ledger.Transfer{}}
-	h.room = New(&h.turn, Limits{Idle: time.Minute, Wait: 3 * time.Second}, h)
+	h.room = New(&h.turn, Times{AccountIdle: time.Minute, FundsWait: 3 * time.Second}, h)
 	h.turn.Advance(start)
 	h.turn.State = turn.State{Epoch: 7, Leading: true}
 	h.must(h.turn.Commit(ledger.NewOpen(journal, ledger.RoleHub, "math", h.turn.Salt())))

@@ -36,7 +36,7 @@ func (r *Room) Fund(name, id string, need estimate.Need) {
 	t.awaits = true
 	p.awaiting = append(p.awaiting, t)
 	t.timer.Due = func() { r.overdue(p, t) }
-	r.turn.Set(&t.timer, turn.Earlier(need.Until, r.turn.Now().Add(r.limits.Wait)))
+	r.turn.Set(&t.timer, turn.Earlier(need.Until, r.turn.Now().Add(r.times.FundsWait)))
 	r.requestFor(p)
 }
 
@@ -55,7 +55,7 @@ func (r *Room) overdue(p *client, t *task) {
 		r.tasks.Refused(p.name, t.id, bus.CodePastDeadline, 0,
 			"the deadline passed while the client's money was on its way")
 	case p.request != nil && !p.pending.IsZero() && now.Sub(p.pending) < noAnswer+comeBackMost:
-		r.turn.Set(&t.timer, turn.Earlier(t.need.Until, now.Add(r.limits.Wait)))
+		r.turn.Set(&t.timer, turn.Earlier(t.need.Until, now.Add(r.times.FundsWait)))
 	case !r.lowerHere(p, t):
 		why := "the treasury has not yet said whether " + p.name + " has the money"
 		if p.request != nil && p.request.why != "" {

@@ -27,10 +27,10 @@ const (
 	replayFor = 30 * time.Second
 )
 
-// Limits bounds what a hub takes and remembers.
-type Limits struct {
-	Deadline, MaxDeadline time.Duration // of a task from its arrival: where it says none, and at most
-	Known                 int           // ended tasks
+// Deadlines configures how long tasks may wait, from their arrival.
+type Deadlines struct {
+	Deadline    time.Duration `yaml:"deadline"`     // how long a task that says none waits for a slot
+	MaxDeadline time.Duration `yaml:"max_deadline"` // the furthest that is taken
 }
 
 // Tally counts requests since a hub's start.
@@ -43,7 +43,8 @@ type Tally struct {
 // Room knows the tasks that were asked for, and answers what needs no more than that.
 type Room[T Known] struct {
 	turn   *turn.Turn
-	limits Limits
+	limits Deadlines
+	most   int // ended tasks that are remembered
 
 	served func(T) Served
 	known  map[Key]T // open, and ended ones as long as they are remembered
@@ -65,8 +66,8 @@ type content struct {
 const mostWaited = 4096
 
 // NewRoom returns the room of a hub without tasks. served tells how agents have served one.
-func NewRoom[T Known](t *turn.Turn, l Limits, served func(T) Served) *Room[T] {
-	r := &Room[T]{turn: t, limits: l, served: served, known: map[Key]T{}, behind: map[Key]T{},
+func NewRoom[T Known](t *turn.Turn, l Deadlines, most int, served func(T) Served) *Room[T] {
+	r := &Room[T]{turn: t, limits: l, most: most, served: served, known: map[Key]T{}, behind: map[Key]T{},
 		waited: bounded.New[string, content, time.Duration](mostWaited, 0),
 		owners: bounded.New[string, Key, []doorLookup](maxLookups, 0)}
 	r.Recount()
@@ -306,7 +307,7 @@ func (r *Room[T]) Remember(t T, x *bus.Result, deadline time.Time) {
 // deadline keeps those that ended after it, too.
 func (r *Room[T]) ForgetEnded() {
 	var none T
-	due := func(t T) bool { return len(r.ended) > r.limits.Known || !r.turn.Now().Before(t.Asked().until) }
+	due := func(t T) bool { return len(r.ended) > r.most || !r.turn.Now().Before(t.Asked().until) }
 	for len(r.ended) > 0 && due(r.ended[0]) {
 		t := r.ended[0]
 		r.ended[0] = none // what append moves to a new array is the rest alone

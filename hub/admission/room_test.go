@@ -27,7 +27,7 @@ func newDesk(most int) *desk {
 	d := &desk{turn: turn.New("math-1", "math", ledger.NewBook(), [32]byte{})}
 	d.turn.Advance(time.Unix(1000, 0))
 	d.Room = admission.NewRoom(&d.turn,
-		admission.Limits{Known: most, Deadline: time.Minute, MaxDeadline: time.Hour},
+		admission.Deadlines{Deadline: time.Minute, MaxDeadline: time.Hour}, most,
 		func(*known) admission.Served { return d.served })
 	return d
 }

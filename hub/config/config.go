@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/account"
 	"souk/hub/admission"
+	"souk/hub/fleet"
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prewarm"
@@ -40,17 +42,17 @@ type Config struct {
 	Regimes     regime.Control `yaml:"regimes"`  // what follows from how full the domain is
 	Policies    policy.Params  `yaml:"policies"` // runtime policies, by where they are asked; off by default
 
-	Prewarm  prewarm.Params  `yaml:"prewarm"`  // texts that many begin with, put on agents that are idle
-	Hedge    settle.Hedging  `yaml:"hedge"`    // tasks whose first token is late go to other agents
-	Quality  quality.Judging `yaml:"quality"`  // whose word counts for how good answers are
-	Terms    admission.Terms `yaml:"terms"`    // what a task without terms is given
-	Deadline time.Duration   `yaml:"deadline"` // how long a task without a deadline waits for a slot
-	// furthest deadline taken: ids are remembered until then
-	MaxDeadline time.Duration `yaml:"max_deadline"`
+	Prewarm prewarm.Params  `yaml:"prewarm"` // texts that many begin with, put on agents that are idle
+	Hedge   settle.Hedging  `yaml:"hedge"`   // tasks whose first token is late go to other agents
+	Quality quality.Judging `yaml:"quality"` // whose word counts for how good answers are
+	Terms   admission.Terms `yaml:"terms"`   // what a task without terms is given
+
+	admission.Deadlines `yaml:",inline"`
+	fleet.Limits        `yaml:",inline"`
+	account.Times       `yaml:",inline"`
 
 	// tasks that wait beyond those for which a slot is free: a longer queue only outlives its deadlines
 	MaxWaiting int `yaml:"max_waiting"`
-	MaxAgents  int `yaml:"max_agents"` // agents sold: edges of a round grow with them
 	// dispatches of one task that agents refuse before its client is told
 	MaxRefusals int `yaml:"max_refusals"`
 
@@ -59,19 +61,9 @@ type Config struct {
 
 	// a round whose prices take longer is cleared at posted prices, and its record says so
 	SolveLimit time.Duration `yaml:"solve_limit"`
-	FundsWait  time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
-	// the hub gives back most of the allotment of a client that had no open task for so long; it is longer
-	// than the pauses of a dialogue, so that its turns do not wait for the treasury
-	AccountIdle time.Duration `yaml:"account_idle"`
 	// a hold outlives the slowest possible answer by so much: the ledger's rule
 	HoldGrace time.Duration `yaml:"hold_grace"`
-	// slowest time between tokens of an agent, until a slower one is seen
-	SlowestITL time.Duration `yaml:"slowest_itl"`
-	// an agent without a word for so long is asked whether anybody is there
-	Suspect time.Duration `yaml:"suspect"`
-	// an agent without a summary for so long gets no tasks: five are missed
-	Silence time.Duration `yaml:"silence"`
-	Epoch   time.Duration `yaml:"epoch"` // how long a class's tariff holds, under pricing tariff
+	Epoch     time.Duration `yaml:"epoch"` // how long a class's tariff holds, under pricing tariff
 
 	StatusEvery time.Duration `yaml:"status_every"` // at least this often
 
@@ -97,29 +89,25 @@ type Parts struct {
 // Default is a hub's configuration but for its names.
 func Default() Config {
 	return Config{
-		Batch:       queue.Default(),
-		Rule:        tariff.Rule{Rule: market.DefaultRule},
-		Regime:      regime.Default(),
-		Regimes:     regime.DefaultControl(),
-		Prewarm:     prewarm.Default(),
-		Hedge:       settle.Hedging{On: true},
-		Quality:     quality.Default(),
-		Terms:       admission.DefaultTerms(),
-		Deadline:    60 * time.Second,
-		MaxDeadline: time.Hour,
+		Batch:     queue.Default(),
+		Rule:      tariff.Rule{Rule: market.DefaultRule},
+		Regime:    regime.Default(),
+		Regimes:   regime.DefaultControl(),
+		Prewarm:   prewarm.Default(),
+		Hedge:     settle.Hedging{On: true},
+		Quality:   quality.Default(),
+		Terms:     admission.DefaultTerms(),
+		Deadlines: admission.Deadlines{Deadline: 60 * time.Second, MaxDeadline: time.Hour},
+		Limits: fleet.Limits{MaxAgents: 1024, Silence: 5 * time.Second, SlowestITL: 100 * time.Millisecond,
+			Suspect: 1100 * time.Millisecond}, // an agent speaks every second
+		Times: account.Times{AccountIdle: 60 * time.Second, FundsWait: 3 * time.Second},
 
 		MaxWaiting:  2048,
-		MaxAgents:   1024,
 		MaxRefusals: 16,
 
 		// ten batches; a thousand times what one of 64 tasks on 16 agents takes
-		SolveLimit:  100 * time.Millisecond,
-		FundsWait:   3 * time.Second,
-		AccountIdle: 60 * time.Second,
-		HoldGrace:   60 * time.Second,
-		SlowestITL:  100 * time.Millisecond,
-		Suspect:     1100 * time.Millisecond, // an agent speaks every second
-		Silence:     5 * time.Second,
+		SolveLimit: 100 * time.Millisecond,
+		HoldGrace:  60 * time.Second,
 
 		Epoch: 30 * time.Second,
 

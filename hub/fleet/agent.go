@@ -312,7 +312,7 @@ func (r *Room[A]) AskAll(a *Agent) {
 // TooSoon notes that an agent has reported its cache and is not sold here. The agent sees a claim as soon as
 // the hub that made it, so its report may come before the hub knows of its own claim.
 func (r *Room[A]) TooSoon(id string) {
-	if len(r.early) < r.limits.Agents {
+	if len(r.early) < r.limits.MaxAgents {
 		r.early[id] = true
 	}
 }

@@ -76,7 +76,7 @@ const (
 // together. An engine that is slower still is cut at the end of its hold's time: what was asked there is not
 // charged, and the agent not paid.
 func (r *Room[A]) Slowest(a *Agent) time.Duration {
-	own, assumed := a.pace.SlowestITL(), r.limits.Slowest
+	own, assumed := a.pace.SlowestITL(), r.limits.SlowestITL
 	if own <= assumed {
 		return assumed
 	}

@@ -76,7 +76,7 @@ func TestHowLongAnAnswerMayTake(t *testing.T) {
 		{"what its answers take is known", 250 * ms, 0, 20*ms + 50*time.Microsecond, 20 * ms},
 	} {
 		y := newYard(t)
-		y.limits.Slowest = 100 * ms
+		y.limits.SlowestITL = 100 * ms
 		a := y.join("a")
 		a.Keeps(pace{slowest: c.own, token: c.known})
 		for i := range 2 {

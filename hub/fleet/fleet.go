@@ -19,10 +19,12 @@ import (
 
 // Limits configures a hub's view of its agents.
 type Limits struct {
-	Agents  int           // so many are sold at once; of those that have left as many more are remembered
-	Suspect time.Duration // without a word for so long, and it is asked whether anybody is there
-	Silence time.Duration // without a summary for so long, and it gets no tasks
-	Slowest time.Duration // between tokens, where nothing is known of an agent
+	// so many are sold at once, as edges of a round grow with them; of those that have left as many more are
+	// remembered
+	MaxAgents  int           `yaml:"max_agents"`
+	Suspect    time.Duration `yaml:"suspect"`     // without a word for so long it is probed
+	Silence    time.Duration `yaml:"silence"`     // without a summary for so long it gets no tasks
+	SlowestITL time.Duration `yaml:"slowest_itl"` // between tokens, until a slower one is seen
 }
 
 // Kept is a pointer to a hub's own record of an agent, in which [Agent] is embedded.
@@ -54,7 +56,7 @@ type Room[A Kept] struct {
 // is forgotten. The room calls news when a task that did not fit may fit now.
 func New[A Kept](t *turn.Turn, l Limits, fresh func() A, gone func(A), news func()) *Room[A] {
 	return &Room[A]{turn: t, limits: l, fresh: fresh, gone: gone, news: news, early: map[string]bool{},
-		services: bounded.New[string, string, *Service](4*l.Agents, 0)}
+		services: bounded.New[string, string, *Service](4*l.MaxAgents, 0)}
 }
 
 // All are the agents that are known, by id, to be read: sold, or not any more.
@@ -90,7 +92,7 @@ func (r *Room[A]) Enrol(id string) A {
 // the hub knew, and that has not come since.
 func (r *Room[A]) forget(a *Agent) {
 	if a.joined || len(a.runs) > 0 || // as at nearly every end of a task: agents are many
-		len(r.all) <= 2*r.limits.Agents {
+		len(r.all) <= 2*r.limits.MaxAgents {
 		return
 	}
 	i := slices.IndexFunc(r.all, func(x A) bool {
@@ -153,7 +155,7 @@ func (r *Room[A]) Free(most int) (free int) {
 }
 
 // Full reports whether as many agents are sold as may be.
-func (r *Room[A]) Full() bool { return r.joined >= r.limits.Agents }
+func (r *Room[A]) Full() bool { return r.joined >= r.limits.MaxAgents }
 
 // Claim records that the hub sells an agent's slots from now on, or does so under another registration: see
 // Register.

@@ -26,7 +26,7 @@ func newYard(t *testing.T) *yard {
 	y := &yard{t: t, turn: &at, card: market.Price{Miss: 2, Hit: 1, Out: 3}, begun: time.Unix(1000, 0)}
 	at.Advance(y.begun)
 	at.Leading = true
-	y.Room = New(&at, Limits{Agents: 3, Suspect: time.Second, Silence: 5 * time.Second},
+	y.Room = New(&at, Limits{MaxAgents: 3, Suspect: time.Second, Silence: 5 * time.Second},
 		func() *Agent { return new(Agent) }, func(gone *Agent) {
 			if len(gone.Runs()) > 0 || gone.Joined() {
 				t.Fatalf("%s is forgotten, and is of use", gone.ID())
@@ -295,7 +295,7 @@ func TestAnyFleet(t *testing.T) {
 				busy++
 			}
 		}
-		if known := len(y.All()); slots != y.Slots() || known > 2*y.limits.Agents+busy {
+		if known := len(y.All()); slots != y.Slots() || known > 2*y.limits.MaxAgents+busy {
 			t.Fatalf("step %d: %d slots, counted as %d; %d agents, %d of use", step, slots, y.Slots(), known,
 				busy)
 		}

@@ -40,7 +40,7 @@ func newPlace(t *testing.T, agents ...string) *place {
 			}
 		}
 	}, nil)
-	all = fleet.New(&p.turn, fleet.Limits{Agents: 8, Silence: time.Minute, Suspect: time.Minute},
+	all = fleet.New(&p.turn, fleet.Limits{MaxAgents: 8, Silence: time.Minute, Suspect: time.Minute},
 		func() *Agent { return NewAgent(f) }, func(*Agent) {}, func() {})
 	p.Room = New(&p.cfg, &p.turn, all, f)
 	for i, id := range agents {

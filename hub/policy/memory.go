@@ -29,11 +29,6 @@ type session struct {
 // mostWords bounds the pairs of a client and a tool whose announced and actual pauses are remembered.
 const mostWords = 4096
 
-func newMemory(sessions int) memory {
-	return memory{bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0),
-		bounded.New[policy.ID, [2]policy.ID, word](mostWords, 0)}
-}
-
 // Turn is a turn of a session as its hub knows it.
 type Turn struct {
 	Client       string

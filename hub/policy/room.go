@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 	"souk/hub/estimate"
 	"souk/hub/turn"
@@ -42,7 +43,9 @@ const (
 // NewRoom has the policies of p, which are known, and remembers so many sessions. quiet reports whether no
 // task waits: engines have time then.
 func NewRoom(t *turn.Turn, p Params, known *Known, sessions int, quiet func() bool) *Room {
-	r := &Room{turn: t, quiet: quiet, before: map[policy.ID]int{}, memory: newMemory(sessions)}
+	r := &Room{turn: t, quiet: quiet, before: map[policy.ID]int{},
+		memory: memory{bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0),
+			bounded.New[policy.ID, [2]policy.ID, word](mostWords, 0)}}
 	p.names().Make(known[:], r.Put)
 	r.tick.Due = r.act
 	return r

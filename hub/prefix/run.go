@@ -57,8 +57,13 @@ func (x *Index) Advance(now int64) {
 			b.begin(r)
 		case r.state == over && r.ends > x.now:
 			b.list(r, r.ends)
+		case r.state == over && r.leaf != none && b.nodes[r.leaf].born == r.born:
+			// what it had believed to be held is left only as far as its agent reports it
+			for i := r.leaf; i != none; i = b.nodes[i].parent {
+				b.show(i)
+			}
 		case r.state == over:
-			b.fade(r)
+			b.showAll() // some of it is gone
 		case r.state == watching:
 			b.weigh()
 			b.rewatch()
@@ -151,17 +156,6 @@ func (b *Cache) show(i int32) {
 	n.shown = shown
 	b.index.own.hold(n.hash, b.place, shown)
 	b.index.change(bus.ShortHash(n.hash))
-}
-
-// fade leaves what a run had believed to be held only as far as its agent reports it.
-func (b *Cache) fade(r *Run) {
-	if r.leaf != none && b.nodes[r.leaf].born == r.born {
-		for i := r.leaf; i != none; i = b.nodes[i].parent {
-			b.show(i)
-		}
-		return
-	}
-	b.showAll() // some of it is gone
 }
 
 func (b *Cache) showAll() {

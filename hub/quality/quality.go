@@ -35,9 +35,7 @@ const (
 	Sources = 3
 )
 
-var names = [Sources]string{"gold", "format", "feedback"}
-
-func (s Source) String() string { return names[s] }
+func (s Source) String() string { return [...]string{"gold", "format", "feedback"}[s] }
 
 const (
 	// Prior is the number of answers as which the registered score counts.

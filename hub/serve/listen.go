@@ -202,8 +202,15 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 	ctx, cancel := context.WithTimeout(ctx, account.TreasuryTimeout)
 	defer cancel()
 	reply := new(bus.FundsReply)
-	err := s.mark(&f.Request)
 	var data []byte
+	var err error
+	if q := f.Request.Mark; q != nil { // its frame is durable by now
+		m, ok := *q, false // the Node may send the request once more
+		if m.Sum, ok, err = s.deps.Journal.Sum(m.Seq); err == nil && !ok {
+			err = fmt.Errorf("journal %s has no frame %d", s.cfg.Journal, m.Seq)
+		}
+		f.Request.Mark = &m
+	}
 	if err == nil {
 		data, err = bus.Encode(&f.Request)
 	}
@@ -226,18 +233,4 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 		}
 	}
 	return reply
-}
-
-// mark adds the checksum of the frame that a request says the hub's journal has. It is durable by now.
-func (s *Server) mark(q *bus.FundsRequest) error {
-	if q.Mark == nil {
-		return nil
-	}
-	m := *q.Mark // the Node may send the request once more
-	sum, ok, err := s.deps.Journal.Sum(m.Seq)
-	if m.Sum = sum; err == nil && !ok {
-		err = fmt.Errorf("journal %s has no frame %d", s.cfg.Journal, m.Seq)
-	}
-	q.Mark = &m
-	return err
 }

@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_232
-	mostHub     = 18_550
-	mostRoot    = 1_391 // package hub itself, which wires its rooms
+	mostProduct = 94_206
+	mostHub     = 18_524
+	mostRoot    = 1_389 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
