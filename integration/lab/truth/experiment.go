@@ -157,7 +157,7 @@ func (r *Results) best(load float64) (ways []Way) {
 		for i := range r.believers {
 			c := &r.believers[i]
 			if base, _, _ := strings.Cut(c.way.Name, ":"); c.load == load && base == family &&
-				(first == nil || c.mean(welfare) > first.mean(welfare)) {
+				(first == nil || c.mean(whole) > first.mean(whole)) {
 				first = c
 			}
 		}
@@ -171,7 +171,7 @@ func (r *Results) believer(load float64) *cell {
 	var first *cell
 	for i := range r.believers {
 		c := &r.believers[i]
-		if c.load == load && (first == nil || c.mean(welfare) > first.mean(welfare)) {
+		if c.load == load && (first == nil || c.mean(whole) > first.mean(whole)) {
 			first = c
 		}
 	}

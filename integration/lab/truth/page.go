@@ -51,8 +51,8 @@ patience, each times a number, and hints: whether its answer will be long, and w
 its engine's price, its score (at most 1) and how many tokens it found cached, which is what is billed. One that tells
 the truth asks what serving costs it, so it earns nothing under vcg.
 
-**Learning.** Liars learn for %d epochs of %s, some four or five tasks each, and say what has paid best in %d epochs behind
-them, which alone are measured. All liars of a temper learn together, an owner by itself, about each thing apart: half of the time one says what has paid
+**Learning.** Liars learn for %d epochs of %s, some four or five tasks each, of one play, and say what has paid best in another, of
+other arrivals before empty engines, of which %d epochs are measured once caches are full. All liars of a temper learn together, an owner by itself, about each thing apart: half of the time one says what has paid
 best of a thing, else any lie about it that was not given up. A lie is given up, or taken for the best, every 100 epochs,
 where its mean is two standard errors below the best's, or above the truth's; so who cannot tell that a lie pays tells the
 truth. A caller hears after each task what it was worth to it, less what it paid. An owner says the same for %d epochs and
@@ -78,9 +78,9 @@ const aside = `## What is not played
 
 Liars of a temper learn as one, and each thing apart from the others: lies that pay together only are not found, nor are
 those of less than some per cent where few try them. Nobody lies in one turn and not in the next, splits its name, or
-agrees with others. Nobody judges answers, so that no score is corrected, by no way; a hub that hears feedback corrects
-it. Under tariff a class's card is taken as given, and the ask alone is the owner's: who may change its card has the lies
-of vcg. Rules hear no hints, so of those nothing is learned there.
+agrees with others. Nobody judges answers, so that no way corrects a score; a hub that hears feedback does. Under tariff a class's card is taken as given, and the ask alone is the owner's: who may change its card has the lies
+of vcg. Rules hear no hints: where one ends with a lie in hints, chance looked like a gain, as it may in any
+other row, too.
 `
 
 func short(x float64) string { return fmt.Sprintf("%.2f", x) }

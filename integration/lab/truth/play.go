@@ -26,6 +26,9 @@ const (
 	holds   = 10  // epochs for which an owner says the same
 	late    = 80  // epochs after which all tasks are taken to have ended
 	judges  = 100 // epochs after which learners judge
+	warm    = 200 // epochs that do not count, as caches fill
+	// what is measured begins from a seed so much higher
+	fresh = 1000
 )
 
 // few is a share of liars, one in so many, of which all learn together: those of a temper hear too little.
@@ -62,12 +65,12 @@ type play struct {
 	way     *Way
 	share   Share
 	seed    uint64
-	learns  int // epochs
-	ends    int
+	learns  int // epochs; 0: what is said was learned before
 	now     int // epoch
 	callers []*learner
 	mean    []moving // of what is had, by temper
 	owners  []*owner // nil: it tells the truth
+	owned   [][]int  // what owners have learned before
 	offers  []virtual.Offer
 	said    map[*virtual.Request][]int
 }
@@ -103,16 +106,31 @@ type Outcome struct {
 	Owners  [][]int   // what owners say at the end, by engine; nil: the truth
 }
 
-// play plays a way in a world.
+// play has liars learn in a way's world, and plays what they say in the end on other arrivals, from empty
+// engines, so that no line is left from what was tried.
 func (y *Way) play(w virtual.World, share Share, seed uint64, learns, measured int) (*Outcome, error) {
-	w.Seed, w.Length = seed, time.Duration(learns+measured)*epoch
-	s, err := w.Setting()
+	w.Seed = seed
+	p := newPlay(y, share, seed)
+	p.learns = learns
+	all, err := p.run(w, learns+measured)
 	if err != nil {
 		return nil, err
 	}
-	s.Clients, s.Stays = clients, true
-	p := &play{s: &s, way: y, share: share, seed: seed, learns: learns, ends: learns + measured,
-		mean: make([]moving, len(tempers)), said: map[*virtual.Request][]int{}}
+	out := &Outcome{Curve: p.curve(all, learns+measured), Callers: p.callersSay(), Owners: p.ownersSay()}
+	w.Seed = seed + fresh
+	q := newPlay(y, share, seed)
+	q.say(out)
+	if all, err = q.run(w, warm+measured); err != nil {
+		return nil, err
+	}
+	q.measure(all, measured, out)
+	return out, nil
+}
+
+// newPlay is a play whose liars know nothing.
+func newPlay(y *Way, share Share, seed uint64) *play {
+	p := &play{way: y, share: share, seed: seed, mean: make([]moving, len(tempers)),
+		said: map[*virtual.Request][]int{}}
 	for i := range tempers {
 		if i > 0 && share.Callers >= few {
 			p.callers = append(p.callers, p.callers[0])
@@ -120,16 +138,39 @@ func (y *Way) play(w virtual.World, share Share, seed uint64, learns, measured i
 		}
 		p.callers = append(p.callers, newLearner(rand.New(rand.NewPCG(seed, uint64(i))), kinds(callers)))
 	}
+	return p
+}
+
+// say has liars say what was learned in another play.
+func (p *play) say(learned *Outcome) {
+	for i, best := range learned.Callers {
+		p.callers[i].best = best
+	}
+	p.owned = learned.Owners
+}
+
+// run plays so many epochs.
+func (p *play) run(w virtual.World, epochs int) ([]*virtual.Request, error) {
+	w.Length = time.Duration(epochs) * epoch
+	s, err := w.Setting()
+	if err != nil {
+		return nil, err
+	}
+	s.Clients, s.Stays = clients, true
+	p.s = &s
 	for i := range s.Engines {
 		var o *owner
-		if lies(share.Owners, i, seed) {
-			o = &owner{learner: newLearner(rand.New(rand.NewPCG(seed, uint64(100+i))), kinds(owners))}
+		if lies(p.share.Owners, i, p.seed) {
+			o = &owner{learner: newLearner(rand.New(rand.NewPCG(p.seed, uint64(100+i))), kinds(owners))}
+			if p.owned != nil {
+				o.best = p.owned[i]
+			}
 		}
 		p.owners, p.offers = append(p.owners, o), append(p.offers, s.True(i))
 	}
 	p.trial()
 	s.Teller = p
-	policy, end, err := y.policy(&s)
+	policy, end, err := p.way.policy(&s)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +179,9 @@ func (y *Way) play(w virtual.World, share Share, seed uint64, learns, measured i
 		err = end()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s, %s, seed %d: %w", y.Name, share.Name, seed, err)
+		return nil, fmt.Errorf("%s, %s, seed %d: %w", p.way.Name, p.share.Name, p.seed, err)
 	}
-	return p.measure(all), nil
+	return all, nil
 }
 
 // policy makes what is played.
@@ -259,19 +300,48 @@ func (p *play) utility(r *virtual.Request) market.Credits {
 
 func milli(c market.Credits) float64 { return float64(c) * 1000 / float64(market.Credit) }
 
-// measure sums up what came of the callers' tasks.
-func (p *play) measure(all []*virtual.Request) *Outcome {
-	out := &Outcome{Curve: make([]float64, p.ends/judges), Tasks: make([]int, clients),
-		Had: make([]float64, clients), Profits: make([]float64, p.s.Engines), Least: math.Inf(1)}
-	from, per := time.Duration(p.learns)*epoch, judges*epoch
-	span := (time.Duration(p.ends)*epoch - from).Seconds()
+// callersSay lists what callers say, by temper.
+func (p *play) callersSay() (all [][]int) {
+	for _, l := range p.callers {
+		all = append(all, l.best)
+	}
+	return all
+}
+
+// ownersSay lists what owners say, by engine; nil: the truth.
+func (p *play) ownersSay() (all [][]int) {
+	for _, o := range p.owners {
+		var best []int
+		if o != nil {
+			best = o.best
+		}
+		all = append(all, best)
+	}
+	return all
+}
+
+// gain is the welfare of a task.
+func (p *play) gain(r *virtual.Request) float64 { return milli(p.s.Worth(r) - p.s.Cost(r)) }
+
+// curve is the welfare a second in each hundred epochs.
+func (p *play) curve(all []*virtual.Request, epochs int) []float64 {
+	out, per := make([]float64, epochs/judges), judges*epoch
+	for _, r := range all {
+		if k := int(r.Arrived / per); k < len(out) {
+			out[k] += p.gain(r) / per.Seconds()
+		}
+	}
+	return out
+}
+
+// measure sums up what came of the callers' tasks, once caches are full.
+func (p *play) measure(all []*virtual.Request, measured int, out *Outcome) {
+	out.Tasks, out.Had = make([]int, clients), make([]float64, clients)
+	out.Profits, out.Least = make([]float64, p.s.Engines), math.Inf(1)
+	span := (time.Duration(measured) * epoch).Seconds()
 	tasks := 0
 	for _, r := range all {
-		gain := milli(p.s.Worth(r) - p.s.Cost(r))
-		if k := int(r.Arrived / per); k < len(out.Curve) {
-			out.Curve[k] += gain / per.Seconds()
-		}
-		if r.Arrived < from {
+		if r.Arrived < warm*epoch {
 			continue
 		}
 		tasks++
@@ -280,22 +350,11 @@ func (p *play) measure(all []*virtual.Request) *Outcome {
 			out.Refused++
 			continue
 		}
-		out.Welfare += gain / span
+		out.Welfare += p.gain(r) / span
 		out.Had[r.Caller] += milli(p.utility(r)) / span
 		out.Profits[r.Engine] += milli(r.Due-p.s.Cost(r)) / span
 		out.Account += milli(r.Paid-r.Due) / span
 		out.Least = min(out.Least, milli(r.Paid-r.Due))
 	}
 	out.Refused /= float64(max(1, tasks))
-	for _, l := range p.callers {
-		out.Callers = append(out.Callers, l.best)
-	}
-	for _, o := range p.owners {
-		var best []int
-		if o != nil {
-			best = o.best
-		}
-		out.Owners = append(out.Owners, best)
-	}
-	return out
 }
