@@ -36,6 +36,10 @@ var entries = []compare.Entry{
 		Clock: true},
 	{Name: "bench", About: "what the market costs, and where the time goes", Command: "`make bench`", Clock: true},
 	{Name: "load", About: "a market under load", Command: "named there", Clock: true},
+	{Name: "fit", About: "stand-ins of running vLLM servers, and how far off they are", Command: "`lab fit --vllm`",
+		Clock: true},
+	{Name: "servers", About: "the market and rules on running vLLM servers, on a CPU",
+		Command: "`lab crowd --real --vllm`", Clock: true},
 	{Name: "engines", About: "belief at real vLLM servers, on a CPU", Command: "a test, named there", Clock: true},
 }
 

@@ -89,7 +89,7 @@ func seedsFrom(first uint64, n uint) (all []uint64, err error) {
 func made(c *cobra.Command) string {
 	out := c.CommandPath()
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"out", "json", "html", "profile", "script"}, f.Name) {
+		if !slices.Contains([]string{"out", "json", "html", "profile", "script", "kill"}, f.Name) {
 			for _, part := range short(strings.Trim(f.Value.String(), "[]")) {
 				out += " --" + f.Name + "=" + part
 			}

@@ -15,11 +15,11 @@ var sizes = Sizes{Seqs: 8, Batched: 1024}
 // A profile from which points were computed is found again, whichever of its parts are 0, and nearly so where
 // each point is off by some percent.
 func TestTheProfileIsFoundAgain(t *testing.T) {
-	s := &Server{}
+	s := &Server{written: 5}
 	s.Info.BlockSize, s.Info.KVTokens, s.Info.MaxModelLen = 32, 1<<16, 8192
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, want := range [][5]float64{{4000, 1000, 15, 60, 0.05}, {0, 9443, 34.66, 11.25, 0.1296},
-		{300, 14286, 65.99, 0, 0}} {
+	for _, want := range [][7]float64{{4000, 1000, 15, 60, 0.05, 1.5, 400},
+		{0, 9443, 34.66, 11.25, 0.1296, 0, 0}, {300, 14286, 65.99, 0, 0, 0.1, 90}} {
 		for _, noise := range []float64{0, 0.02} {
 			var points []Point
 			for _, x := range loads(s, sizes) {
@@ -34,11 +34,12 @@ func TestTheProfileIsFoundAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := [5]float64{float64(f.Entry) / 1000, f.Base, f.Prefill, f.Decode, f.Resident}
+			got := [7]float64{float64(f.Entry) / 1000, f.Base, f.Prefill, f.Decode, f.Resident,
+				f.PerByte, f.Beside}
 			for i := range got {
 				most := 1e-3 + 1e-6*want[i]
 				if noise > 0 { // a part that hardly counts is hardly known
-					most = 0.1*want[i] + want[1]*[]float64{0.1, 0.1, 2e-4, 0.01, 5e-5}[i]
+					most = 0.1*want[i] + want[1]*[]float64{0.1, 0.1, 5e-4, 0.01, 5e-5, 1e-4, 0.02}[i]
 				}
 				if math.Abs(got[i]-want[i]) > most {
 					t.Errorf("noise %v: part %d is %v, want %v: %v of %v", noise, i, got[i], want[i], got, want)

@@ -4,14 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// Load says what is measured: so many requests at once, each of Prompt tokens of which Cached are in the
-// cache. Answers of one token measure the first token, longer ones the time between two.
-type Load struct{ AtOnce, Prompt, Cached, Output int }
+// Load says what is measured: so many requests at once, each of Prompt tokens, written in Bytes, of which
+// Cached are in the cache, while Beside others get their answers. Answers of one token measure the first
+// token, longer ones the time between two.
+type Load struct{ AtOnce, Prompt, Cached, Output, Beside, Bytes int }
 
 // Point is a load with the median of what was measured, and what the fitted profile says.
 type Point struct {
@@ -24,18 +26,26 @@ type Sizes struct{ Seqs, Batched int }
 
 // loads lists what is measured, as far as a server has room for it.
 func loads(s *Server, z Sizes) (all []Load) {
+	full := func(n int) int { return (n - 1) / s.Info.BlockSize * s.Info.BlockSize }
 	for _, n := range []int{64, 128, 256, 512, 1024, 2048} {
-		all = append(all, Load{1, n, 0, 1})
+		all = append(all, Load{AtOnce: 1, Prompt: n, Output: 1})
 	}
 	for _, n := range []int{512, 1024, 2048} {
-		all = append(all, Load{1, n, (n - 1) / s.Info.BlockSize * s.Info.BlockSize, 1})
+		all = append(all, Load{AtOnce: 1, Prompt: n, Cached: full(n), Output: 1})
 	}
 	for _, x := range [][2]int{{1, 64}, {1, 1024}, {1, 2048}, {2, 64}, {4, 64}, {4, 1024}, {8, 64}, {8, 512},
 		{16, 64}} {
-		all = append(all, Load{x[0], x[1], 0, decoded})
+		all = append(all, Load{AtOnce: x[0], Prompt: x[1], Output: decoded})
+	}
+	for _, beside := range []int{1, 3, 7} {
+		all = append(all, Load{AtOnce: 1, Prompt: 256, Output: 1, Beside: beside},
+			Load{AtOnce: 1, Prompt: 1024, Cached: full(1024), Output: 1, Beside: beside})
+	}
+	for i := range all {
+		all[i].Bytes = int(float64(all[i].Prompt) * s.written)
 	}
 	return slices.DeleteFunc(all, func(x Load) bool {
-		return x.AtOnce > z.Seqs || x.Prompt+x.Output > s.Info.MaxModelLen ||
+		return x.AtOnce+x.Beside > z.Seqs || x.Prompt+x.Output > s.Info.MaxModelLen ||
 			2*x.AtOnce*(x.Prompt+x.Output) > s.Info.KVTokens
 	})
 }
@@ -80,6 +90,11 @@ func (s *Server) once(ctx context.Context, x Load) (time.Duration, error) {
 		q.Output = x.Output
 		asked = append(asked, q)
 	}
+	end, err := s.beside(ctx, x.Beside)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
 	var all errgroup.Group
 	for i := range asked {
 		all.Go(func() (err error) {
@@ -103,6 +118,38 @@ func (s *Server) once(ctx context.Context, x Load) (time.Duration, error) {
 		took = append(took, t.First)
 	}
 	return median(took), nil
+}
+
+// besides are the tokens of the prompts of those who get their answers meanwhile.
+const besides = 64
+
+// beside has so many answers under way until end is called, each with its first token.
+func (s *Server) beside(ctx context.Context, n int) (end func(), err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	end = func() {
+		stop()
+		all.Wait()
+	}
+	begun := make(chan error, 2*n)
+	for range n {
+		s.asked++
+		q := Asked{IDs: s.prompt(s.asked, besides), Output: 2048, Salt: s.salt()}
+		q.Output = min(q.Output, s.Info.MaxModelLen-besides)
+		all.Go(func() {
+			once := sync.OnceFunc(func() { begun <- nil })
+			if _, err := s.ask(ctx, q, once); err != nil && ctx.Err() == nil {
+				begun <- err
+			}
+		})
+	}
+	for range n {
+		if err := <-begun; err != nil {
+			end()
+			return nil, err
+		}
+	}
+	return end, nil
 }
 
 func median(all []time.Duration) time.Duration {

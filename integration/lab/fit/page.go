@@ -31,6 +31,7 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 			f := m.Fitted
 			profiles = append(profiles, []string{m.name(), number(f.Base, 0), number(f.Prefill, 2),
 				number(f.Decode, 1), number(f.Resident, 4), number(float64(f.Entry)/1e3, 0),
+				number(f.PerByte*1000, 1), number(f.Beside, 0),
 				fmt.Sprintf("%d of %d", m.Server.Info.KVTokens/m.Server.Info.BlockSize,
 					m.Server.Info.BlockSize)})
 		}
@@ -43,8 +44,9 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 	}
 	if profiles != nil {
 		b.WriteString("\n## Profiles\n\nMicroseconds: of a step, a token of a prompt, a sequence that decodes, a token " +
-			"in the cache of those that run; and before a request waits for a step.\n\n" + page.Table([]string{"server",
-			"step", "prompt token", "sequence", "token held", "entry", "blocks"}, profiles))
+			"in the cache of those that run; and before a request waits for a step, with more for each 1,000 bytes and for each answer under way.\n\n" + page.Table([]string{"server",
+			"step", "prompt token", "sequence", "token held", "entry", "bytes", "beside", "blocks"},
+			profiles))
 	}
 	if apart != nil {
 		b.WriteString("\n## The same run in the stand-in\n\nCached is of prompt tokens; **beyond** counts tasks whose cached " +
@@ -57,13 +59,14 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 		if m := &all[i]; m.Fitted != nil {
 			var rows [][]string
 			for _, x := range m.Fitted.Points {
-				rows = append(rows, []string{x.what(), strconv.Itoa(x.AtOnce), strconv.Itoa(x.Prompt),
+				rows = append(rows, []string{x.what(), strconv.Itoa(x.AtOnce), strconv.Itoa(x.Beside),
+					strconv.Itoa(x.Prompt),
 					strconv.Itoa(x.Cached), millis(x.Took), millis(x.Fitted),
 					off([2]time.Duration{x.Took, x.Fitted})})
 			}
 			fmt.Fprintf(&b, "\n## What %s was fitted to\n\nMedians of %d, in ms.\n\n%s", m.name(), repeats,
-				page.Table([]string{"what", "at once", "prompt", "cached", "measured", "fitted", "off"},
-					rows))
+				page.Table([]string{"what", "at once", "beside", "prompt", "cached", "measured", "fitted",
+					"off"}, rows))
 		}
 	}
 	var left []string

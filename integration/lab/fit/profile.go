@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -16,10 +17,12 @@ import (
 // Fitted is the profile of a server, and the points that it was fitted to.
 type Fitted struct {
 	vllmsim.Profile
-	// before a request waits for a step: what HTTP, tokens and processes take, and what the stand-in takes
-	// for its own HTTP is taken off. The stand-in's profile has none.
-	Entry  time.Duration
-	Points []Point
+	// before a request waits for a step: what HTTP, tokens and processes take; for each byte of it, and for
+	// each answer that is under way meanwhile, in microseconds. What the stand-in takes for its own HTTP is
+	// taken off Entry. The stand-in's profile has none of them.
+	Entry           time.Duration
+	PerByte, Beside float64
+	Points          []Point
 }
 
 // Fit measures a server and fits a profile to it.
@@ -38,7 +41,7 @@ func Fit(ctx context.Context, s *Server, z Sizes) (*Fitted, error) {
 
 // solve finds the profile, of nothing below 0, whose errors are least in squares, each by what was measured.
 func solve(points []Point, z Sizes) (*Fitted, error) {
-	const unknown = 5
+	const unknown = 7
 	var rows [][]float64
 	for _, p := range points {
 		row := p.row(z)
@@ -83,7 +86,7 @@ func solve(points []Point, z Sizes) (*Fitted, error) {
 	}
 	f := &Fitted{Profile: vllmsim.Profile{Base: best[1], Prefill: best[2], Decode: best[3], Resident: best[4],
 		MaxNumSeqs: z.Seqs, MaxNumBatchedTokens: z.Batched},
-		Entry: time.Duration(best[0] * 1000), Points: points}
+		Entry: time.Duration(best[0] * 1000), PerByte: best[5], Beside: best[6], Points: points}
 	for i := range points {
 		us := 0.0
 		for k, x := range points[i].row(z) {
@@ -95,17 +98,22 @@ func solve(points []Point, z Sizes) (*Fitted, error) {
 }
 
 // row says of a load how often what is unknown counts, as the stand-in's steps have it: entry, base, prefill,
-// decode, resident.
-func (x *Load) row(z Sizes) [5]float64 {
+// decode, resident, bytes, answers beside it. Of a step that is under way half is waited for.
+func (x *Load) row(z Sizes) [7]float64 {
 	if x.Output > 1 {
 		n := float64(x.AtOnce)
-		return [5]float64{0, 1, 0, n, n * (float64(x.Prompt) + float64(x.Output)/2)}
+		return [7]float64{0, 1, 0, n, n * (float64(x.Prompt) + float64(x.Output)/2), 0, 0}
 	}
 	steps, resident := 0, 0
 	for at := x.Cached; at < x.Prompt; at += z.Batched {
 		steps, resident = steps+1, resident+at
 	}
-	return [5]float64{1, float64(steps), float64(x.Prompt - x.Cached), 0, float64(resident)}
+	out := [7]float64{1, float64(steps), float64(x.Prompt - x.Cached), 0, float64(resident), float64(x.Bytes)}
+	if n := float64(x.Beside); n > 0 {
+		const halves = 1.5 // of a step under way, and its own
+		out[1], out[3], out[4], out[6] = out[1]+0.5, halves*n, out[4]+halves*n*besides, n
+	}
+	return out
 }
 
 // StandIn starts a stand-in with the server's sizes and the fitted profile. Whoever gets it closes it.
@@ -115,9 +123,12 @@ func (f *Fitted) StandIn(s *Server) (*vllmsim.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	var open atomic.Int64
 	guard := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/completions") {
-			time.Sleep(f.Entry)
+			us := f.PerByte*float64(max(0, r.ContentLength)) + f.Beside*float64(open.Add(1)-1)
+			defer open.Add(-1)
+			time.Sleep(f.Entry + time.Duration(us*1000))
 		}
 		sim.ServeHTTP(w, r)
 	})
@@ -143,7 +154,7 @@ func (f *Fitted) lessOwn(ctx context.Context, s *Server) error {
 	var lone []Load
 	var fitted []time.Duration
 	for _, p := range f.Points {
-		if p.Output == 1 {
+		if p.Output == 1 && p.Beside == 0 {
 			lone, fitted = append(lone, p.Load), append(fitted, p.Fitted)
 		}
 	}

@@ -27,6 +27,7 @@ type Server struct {
 	URL, Model string
 	Info       agentd.Info
 	words      []uint32 // tokens of a text, by its own tokenizer
+	written    float64  // bytes that each takes in JSON, on the mean
 	begun      int64    // when it was found
 	asked      int      // prompts of loads
 }
@@ -43,9 +44,14 @@ func Find(ctx context.Context, url string) (*Server, error) {
 		return nil, fmt.Errorf("%s: it does not report how large its cache is: %+v", url, s.Info)
 	}
 	s.words, err = s.Tokens(ctx, map[string]any{"prompt": text()})
-	if err == nil && len(s.words) < 1000 {
-		err = fmt.Errorf("%s: a text of %d bytes has %d tokens", url, len(text()), len(s.words))
+	if err != nil {
+		return nil, err
 	}
+	if len(s.words) < 1000 {
+		return nil, fmt.Errorf("%s: a text of %d bytes has %d tokens", url, len(text()), len(s.words))
+	}
+	data, err := json.Marshal(s.words)
+	s.written = float64(len(data)) / float64(len(s.words))
 	return s, err
 }
 
@@ -177,7 +183,10 @@ type Told struct {
 var errOther = errors.New("other tokens than were asked for")
 
 // Ask asks for one answer.
-func (s *Server) Ask(ctx context.Context, q Asked) (t Told, err error) {
+func (s *Server) Ask(ctx context.Context, q Asked) (Told, error) { return s.ask(ctx, q, func() {}) }
+
+// ask is Ask that calls each as often as something of the answer comes.
+func (s *Server) ask(ctx context.Context, q Asked, each func()) (t Told, err error) {
 	body, err := json.Marshal(map[string]any{"prompt": q.IDs, "ignore_eos": true, "temperature": 0})
 	if err != nil {
 		return t, err
@@ -185,6 +194,7 @@ func (s *Server) Ask(ctx context.Context, q Asked) (t Told, err error) {
 	a, err := s.Complete(ctx, agentd.Request{Kind: bus.KindCompletion, Body: body, Model: s.Model,
 		MaxTokens: q.Output, Salt: q.Salt, Prompt: len(q.IDs)}, func(c agentd.Chunk) error {
 		t.IDs = append(t.IDs, c.Tokens...)
+		each()
 		return nil
 	})
 	t.Prompt, t.Cached, t.First, t.Between = a.Usage.Prompt, a.Usage.Cached, a.TTFT, a.ITL
