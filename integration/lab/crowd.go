@@ -228,6 +228,9 @@ clients apart unless its operator joins some.
 				}
 				page.Rows, page.Sections = append(page.Rows, more...), sections
 			}
+			if servers != nil && len(page.Rows) == 0 {
+				return fmt.Errorf("nothing was played to its end:%s", servers.Said())
+			}
 			if kill != "" {
 				if err := servers.Kill(c.Context(), kill); err != nil {
 					return fmt.Errorf("--kill: %w", err)

@@ -116,8 +116,20 @@ func (v *Servers) play(ctx context.Context, s virtual.Setting, questions [][]*vi
 	return v.once(ctx, s, questions, rule, named, nil)
 }
 
-// once plays one run on empty caches. Where a server does not answer, none is played.
+// once plays one run on empty caches. A run that cannot be played to its end is left out, and the page says
+// why.
 func (v *Servers) once(ctx context.Context, s virtual.Setting, questions [][]*virtual.Request, rule string,
+	named bool, amid func()) (virtual.Measures, error) {
+	m, err := v.try(ctx, s, questions, rule, named, amid)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, virtual.ErrLeftOut) {
+		v.left = append(v.left, fmt.Sprintf("%s, seed %d broke off: %v", rule, s.Seed, err))
+		err = virtual.ErrLeftOut
+	}
+	return m, err
+}
+
+// try plays one run. Where a server does not answer, none is played.
+func (v *Servers) try(ctx context.Context, s virtual.Setting, questions [][]*virtual.Request, rule string,
 	named bool, amid func()) (m virtual.Measures, err error) {
 	name := fmt.Sprintf("%s, seed %d", rule, s.Seed)
 	for _, of := range v.All {
@@ -241,6 +253,17 @@ func (v *Servers) tokenize(ctx context.Context, s *virtual.Setting, questions []
 	return all.Wait()
 }
 
+// tokens has the first server that is there tokenize messages; nil where none is.
+func (v *Servers) tokens(ctx context.Context, messages []map[string]string) ([]uint32, error) {
+	for _, of := range v.All {
+		ids, err := of.Tokens(ctx, map[string]any{"messages": messages})
+		if err == nil || ctx.Err() != nil || fit.Healthy(ctx, of.URL) {
+			return ids, err
+		}
+	}
+	return nil, nil
+}
+
 // ready finds how long a prompt is by the first server's tokenizer, and its blocks, as a router finds them
 // that has the model's tokenizer. Of the answer nothing is found again: the next prompt has the recorded one.
 // It is false where the prompt and its answer are too long for a server.
@@ -259,8 +282,8 @@ func (v *Servers) ready(ctx context.Context, q *virtual.Request) (fits bool, err
 		for _, m := range said {
 			all = append(all, map[string]string{"role": m.Role, "content": m.Content})
 		}
-		ids, err := v.All[0].Tokens(ctx, map[string]any{"messages": all})
-		if err != nil {
+		ids, err := v.tokens(ctx, all)
+		if len(ids) == 0 || err != nil {
 			return false, err
 		}
 		p.tokens = len(ids)

@@ -88,7 +88,8 @@ func TestRunningServers(t *testing.T) {
 // A server that goes away in a run takes what it was answering with it, and nothing else; what cannot be
 // played without it is left out, and all of it is said.
 func TestAServerGoesAway(t *testing.T) {
-	for _, rule := range []string{"round-robin", "two-block-first:8", "market"} {
+	for gone, rule := range []string{"round-robin", "two-block-first:8", "market"} {
+		gone %= 2 // the first one tokenizes
 		v, sims := serving(t, 2, vllmsim.Profile{Name: "slow", Base: 1000}, "")
 		s, err := v.sized(setting(t))
 		if err != nil {
@@ -101,10 +102,10 @@ func TestAServerGoesAway(t *testing.T) {
 		var was atomic.Bool
 		m, err := v.once(t.Context(), s, questions, rule, false, func() {
 			was.Store(true)
-			_ = sims[1].Close()
+			_ = sims[gone].Close()
 		})
 		if err != nil || !was.Load() {
-			t.Fatalf("%s: %v", rule, err)
+			t.Fatalf("%s: %v: %s", rule, err, v.Said())
 		}
 		r := v.runs[0]
 		if r.tasks+r.lost != s.Tasks || r.lost > s.Callers || m.Refused > 0 ||
@@ -115,9 +116,30 @@ func TestAServerGoesAway(t *testing.T) {
 			t.Errorf("it is played without the server: %v", err)
 		}
 		if said := v.Said(); !strings.Contains(said, "went away during "+rule+", seed 1: ") ||
-			!strings.Contains(said, "* sticky, seed 1 was not played, as "+v.All[1].URL+" did not answer") {
+			!strings.Contains(said, "* sticky, seed 1 was not played, as "+v.All[gone].URL+" did not answer") {
 			t.Error(said)
 		}
+	}
+}
+
+// Where no server is left, what was played is played, and the page says so.
+func TestAllServersGoAway(t *testing.T) {
+	v, sims := serving(t, 2, vllmsim.Profile{Name: "slow", Base: 1000}, "")
+	s, err := v.sized(setting(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	questions := make([][]*virtual.Request, s.Callers)
+	for caller := range questions {
+		questions[caller] = s.Questions(caller, 10)
+	}
+	if _, err = v.once(t.Context(), s, questions, "round-robin", false, func() {
+		_, _ = sims[0].Close(), sims[1].Close()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if r := v.runs[0]; r.lost == 0 || r.tasks == 0 || !strings.Contains(v.Said(), "went away during round-robin") {
+		t.Errorf("%+v: %s", r, v.Said())
 	}
 }
 
