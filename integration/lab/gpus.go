@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,7 @@ The same seeds give the same figures on any machine.`,
 			}
 			if o.Prices, err = gpus.Published(); prices != "" && err == nil {
 				o.Prices, err = gpus.ReadPrices(prices)
+				o.Source = filepath.Base(prices)
 			}
 			if err != nil {
 				return fmt.Errorf("--prices: %w", err)

@@ -16,13 +16,15 @@ type Options struct {
 	Most     int   // engines of the largest fleet
 	Slots    []int // requests that an engine runs at once: an operator chooses one of these for a rule
 	Prices   Prices
+	Source   string // of the prices
 	Worlds   []*World
 	Progress func(done, total int)
 }
 
 // DefaultOptions returns the options of the committed page, without worlds and prices.
 func DefaultOptions() Options {
-	return Options{Seeds: []uint64{1, 2, 3, 4, 5}, Tasks: 800, Most: 24, Slots: []int{2, 4, 8, 16}}
+	return Options{Seeds: []uint64{1, 2, 3, 4, 5}, Tasks: 800, Most: 24, Source: Source,
+		Slots: []int{2, 4, 8, 16}}
 }
 
 // Limits of options.

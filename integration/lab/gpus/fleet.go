@@ -41,6 +41,8 @@ type Engine struct {
 	Count   int     // of GPUs
 	Dollars float64 // an hour
 	tokens  int     // of its cache
+	step    int     // tokens of prompts that it computes in one step, at most
+	quick   int     // of these, after which a token beside them is not late
 }
 
 // engines are the first so many of a growing fleet.
@@ -72,13 +74,18 @@ func engines(n int, prices Prices) (all []Engine, err error) {
 		numbered[kind]++
 		e.Name = fmt.Sprintf("%s-%d", kind, numbered[kind])
 		e.Context = longest
-		all = append(all, Engine{e, h.gpu, h.count, price * float64(h.count), p.NumGPUBlocks * 16})
+		all = append(all, Engine{e, h.gpu, h.count, price * float64(h.count), p.NumGPUBlocks * 16,
+			p.MaxNumBatchedTokens, int((float64(gap.Microseconds()) - p.Base) / p.Prefill)})
 	}
 	return all, nil
 }
 
 // Prices are dollars an hour by the name of a GPU.
 type Prices map[string]float64
+
+// Source names where the published prices are from.
+const Source = "one provider, Verda, on demand, as SkyPilot's catalogue has them at `000c1d0b` " +
+	"(`integration/lab/gpus/prices.csv`)"
 
 //go:embed prices.csv
 var published string

@@ -190,8 +190,9 @@ A **first token** is in time if it comes, as its caller sees it, within a second
 takes for the tokens of the prompt that it had not cached, were it alone. A task that is refused has none in time. A
 **later token** is in time if it comes within 50 ms of the one before; all tokens of all answers count together. Both
 are kept for 99 in 100, of the tasks that are asked after the first tenth of a run of %d; each seed begins with
-another request of the trace. What a rule misses of its cache it does not answer for: its prompt is longer
-alone. A run ends as soon as it can keep the promise no more.
+another request of the trace. Where a rule sends a prompt to an engine that holds less of it, the prompt may take
+longer; the rule pays for it by what that engine then computes. A run ends as soon as it can keep the promise no
+more.
 
 No rule hears of gaps between tokens, and neither does the market: it prices first tokens and quality, and an engine
 that computes long prompts keeps the answers beside them waiting. What an operator can do is to let an engine run
@@ -299,17 +300,17 @@ func (r *Results) fleet() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## The fleet\n\nThe fleet `mixed` of other pages, which grows one engine after the other in this order, again and "+
 		"again: any eight in a row are four with 8B, two with 32B and two with 70B, at providers' prices a token. Speeds "+
-		"are those of measured GPUs; tokens of prompts in one step, and the cache, as measured or as memory leaves. "+
-		"**dollars** are those of its GPUs an hour. Prices of the page: one provider, on demand, %s.\n\n",
-		"Verda in SkyPilot's catalogue at `000c1d0b` (`integration/lab/gpus/prices.csv`)")
+		"are those of measured GPUs, caches as measured or as memory leaves. "+
+		"**dollars** are those of its GPUs an hour, by %s. **a step** is the number of tokens of prompts that it computes at "+
+		"once; a token that waits beside more than **quick** of them comes after 50 ms.\n\n", r.Source)
 	var rows [][]string
 	for i, e := range r.Fleet[:len(unit)] {
 		rows = append(rows, []string{fmt.Sprint(i + 1), e.Model, fmt.Sprintf("%d x %s", e.Count, e.GPU),
-			fmt.Sprint(e.tokens), fmt.Sprintf("%.2f", e.Score), fmt.Sprintf("%.2f", e.Dollars),
-			fmt.Sprintf("%.2f", r.dollars(i+1))})
+			fmt.Sprint(e.tokens), fmt.Sprint(e.step), fmt.Sprint(e.quick), fmt.Sprintf("%.2f", e.Score),
+			fmt.Sprintf("%.2f", e.Dollars), fmt.Sprintf("%.2f", r.dollars(i+1))})
 	}
-	b.WriteString(page.Table([]string{"engine", "model", "GPUs", "cache, tokens", "score", "dollars",
-		"fleet so far"}, rows))
+	b.WriteString(page.Table([]string{"engine", "model", "GPUs", "cache, tokens", "a step", "quick", "score",
+		"dollars", "fleet so far"}, rows))
 	return b.String()
 }
 
@@ -361,8 +362,8 @@ The market and greedy-first hear what an answer is worth to who asks; the other 
 promise and say so: an answer is worth %d times what it costs at the fleet's dearest engine with nothing cached,
 half of it for quality, and the other half is gone after twice as long as the promise lets them wait for a prompt
 that an 8B computes whole. So an answer is worth next to nothing once the promise is broken, and there are no
-terms that speak of gaps between tokens. They were chosen so, after a few others were tried from one seed; what
-nobody says anything comes to stands in the tables as `+"`market, no terms`"+`: a hub's usual terms follow the
+terms that speak of gaps between tokens. They were chosen after a few others were tried from one seed. What it costs
+where nobody says anything stands in the tables as `+"`market, no terms`"+`: a hub's usual terms follow the
 cheapest engine's price, at which nobody pays for a 70B. greedy-first has its knob at 4 s.
 
 ## Slots

@@ -189,6 +189,9 @@ func TestBarsSayWhatTheyAre(t *testing.T) {
 			t.Errorf("no %q in %s", want, svg)
 		}
 	}
+	if strings.Contains(svg, ">market<") {
+		t.Error("a legend says again what the bars say")
+	}
 	p.Put("mooncake", "market", math.NaN(), 0)
 	if _, err := p.SVG(); err == nil || !strings.Contains(err.Error(), "a bar has no length") {
 		t.Errorf("a bar of NaN: %v", err)

@@ -269,7 +269,7 @@ func (p *Plot) draw(fig *plot.Plot) error {
 		return fmt.Errorf("it has no point")
 	}
 	for k, s := range p.Series {
-		if thumbs[k] != nil && s.Name != "" {
+		if thumbs[k] != nil && s.Name != "" && p.Bars == "" {
 			fig.Legend.Add(s.Name, thumbs[k])
 		}
 	}
