@@ -24,7 +24,7 @@ type Options struct {
 // DefaultOptions returns the options of the committed page, without worlds and prices.
 func DefaultOptions() Options {
 	return Options{Seeds: []uint64{1, 2, 3, 4, 5}, Tasks: 800, Most: 24, Source: Source,
-		Slots: []int{2, 4, 8, 16}}
+		Slots: []int{2, 4, 8, 16, 32}}
 }
 
 // Limits of options.

@@ -181,13 +181,13 @@ func TestARefusalIsAMiss(t *testing.T) {
 	}
 	w := light(t, 200, 50)
 	k, err := w.play(Player{Name: "refusing", Rule: "refusing", Slots: 8}, 1, fleet, 200)
-	if err != nil || k.Keeps() || !k.Broken || k.First != 0 || k.Refused != 1 {
+	if err != nil || k.Keeps() || !k.Broken || k.First != 0 || k.Refused != 1 || k.Why != "first" {
 		t.Errorf("%+v, %v", k, err)
 	}
 	for _, x := range shown() {
 		x.Slots = 8
 		k, err := w.play(x, 1, fleet, 200)
-		if err != nil || !k.Keeps() || k.First != 1 || k.Refused != 0 {
+		if err != nil || !k.Keeps() || k.First != 1 || k.Why != "" {
 			t.Errorf("%s: %+v, %v", x.Name, k, err)
 		}
 	}

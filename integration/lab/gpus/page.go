@@ -217,7 +217,9 @@ func (r *Results) tables() string {
 	var b strings.Builder
 	b.WriteString("\n## Trace by trace\n\nOf the smallest fleet, on the mean. **first** and **later** are the shares of tokens in " +
 		"time; **found** is the share of prompt tokens found in a cache, **quality** the mean score of the engines that " +
-		"answered. Where no fleet keeps the promise from some seed, that seed counts as one engine more than the largest, " +
+		"answered. **one less breaks** says from how many seeds a fleet of one engine less breaks the promise, of first tokens, " +
+		"later ones or both. Where prompts have nothing in common two-block and lmetric both send a task to the engine with " +
+		"the fewest. Where no fleet keeps the promise from some seed, that seed counts as one engine more than the largest, " +
 		"which is the least that it can cost.\n")
 	for _, w := range r.Worlds {
 		fmt.Fprintf(&b, "\n### %s\n\n%s: %s\n\n", w.Name, w.About, w.Ours)
@@ -225,6 +227,7 @@ func (r *Results) tables() string {
 		for _, x := range Players {
 			c := r.cell(w.Name, x.Name)
 			var sizes, gpus []float64
+			why := map[string]int{}
 			var of [6][]float64
 			for _, s := range c.Searches {
 				if s.Smallest == 0 {
@@ -236,6 +239,7 @@ func (r *Results) tables() string {
 					n += e.Count
 				}
 				gpus = append(gpus, float64(n))
+				why[s.Looked[s.Smallest-1].Why]++
 				k := s.Looked[s.Smallest]
 				for i, v := range []float64{k.First, k.Tokens, k.Refused, k.P99, k.Share, k.Quality} {
 					of[i] = append(of[i], v)
@@ -243,17 +247,23 @@ func (r *Results) tables() string {
 			}
 			row := []string{"`" + x.Name + "`", r.price(c), fmt.Sprint(c.Slots)}
 			if sizes == nil {
-				rows = append(rows, append(row, "-", "-", "-", "-", "-", "-", "-", "-"))
+				rows = append(rows, append(row, "-", "-", "-", "-", "-", "-", "-", "-", "-"))
 				continue
 			}
 			row = append(row, mean(1, sizes), mean(1, gpus))
 			for i, digits := range []int{4, 4, 4, 0, 3, 3} {
 				row = append(row, fmt.Sprintf("%.*f", digits, virtual.NewEstimate(of[i]).Mean))
 			}
-			rows = append(rows, row)
+			var breaks []string
+			for _, of := range []string{"first", "later", "both"} {
+				if why[of] > 0 {
+					breaks = append(breaks, fmt.Sprintf("%s %d", of, why[of]))
+				}
+			}
+			rows = append(rows, append(row, strings.Join(breaks, ", ")))
 		}
 		b.WriteString(page.Table([]string{"rule", "dollars an hour", "slots", "engines", "GPUs", "first",
-			"later", "refused", "p99 ms", "found", "quality"}, rows))
+			"later", "refused", "p99 ms", "found", "quality", "one less breaks"}, rows))
 	}
 	return b.String()
 }

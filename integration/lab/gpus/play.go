@@ -27,9 +27,10 @@ var Players = []Player{{Name: virtual.MarketName, Rule: virtual.MarketName},
 // Kept says what came of a run. Of a run that was over before its end, as the promise was broken by then, the
 // first two say that alone.
 type Kept struct {
-	First   float64 `json:"first"`  // of tasks whose first token came in time; who is refused has none
-	Tokens  float64 `json:"tokens"` // of later tokens, those that came in time
-	Broken  bool    `json:"broken"` // before the end
+	First   float64 `json:"first"`         // of tasks whose first token came in time; who is refused has none
+	Tokens  float64 `json:"tokens"`        // of later tokens, those that came in time
+	Broken  bool    `json:"broken"`        // before the end
+	Why     string  `json:"why,omitempty"` // it is broken: by first tokens, later ones, or both
 	Refused float64 `json:"refused"`
 	P99     float64 `json:"p99"`     // of first tokens, ms
 	Share   float64 `json:"share"`   // of prompt tokens, found in a cache
@@ -148,6 +149,14 @@ func kept(s *virtual.Setting, all []*virtual.Request, o *watch) (k Kept) {
 	}
 	share := func(a, of int) float64 { return float64(a) / float64(max(1, of)) }
 	k.First, k.Tokens = share(inTime, counted), 1-share(late, tokens)
+	switch first, later := o.late > o.mostLate, o.slow > o.mostGap || !k.Broken && k.Tokens < keeps; {
+	case first && later:
+		k.Why = "both"
+	case first:
+		k.Why = "first"
+	case later:
+		k.Why = "later"
+	}
 	k.Refused /= float64(max(1, counted))
 	k.Share, k.Quality = share(cached, prompt), k.Quality/float64(max(1, len(first)))
 	if slices.Sort(first); len(first) > 0 {
