@@ -237,7 +237,7 @@ func TestSearchesSideBySide(t *testing.T) {
 	if o.Prices, err = Published(); err != nil {
 		t.Fatal(err)
 	}
-	o.Seeds, o.Tasks, o.Most, o.Slots = []uint64{1, 2, 3}, 100, 8, []int{1, 8}
+	o.Seeds, o.Tasks, o.Most, o.Slots = []uint64{1, 2, 3}, 100, 8, []int{4, 8}
 	o.Worlds = []*World{light(t, 150, 30)}
 	var pages [2][]byte
 	for i := range pages {
