@@ -46,7 +46,7 @@ func loads(s *Server, z Sizes) (all []Load) {
 	}
 	return slices.DeleteFunc(all, func(x Load) bool {
 		return x.AtOnce+x.Beside > z.Seqs || x.Prompt+x.Output > s.Info.MaxModelLen ||
-			2*x.AtOnce*(x.Prompt+x.Output) > s.Info.KVTokens
+			2*x.AtOnce*(x.Prompt+x.Output)+x.Beside*(besides+longestBeside) > s.Info.KVTokens
 	})
 }
 
@@ -120,8 +120,12 @@ func (s *Server) once(ctx context.Context, x Load) (time.Duration, error) {
 	return median(took), nil
 }
 
-// besides are the tokens of the prompts of those who get their answers meanwhile.
-const besides = 64
+// The tokens of prompts and answers of those who get theirs meanwhile: what all of them fill pushes nothing
+// out of the cache.
+const (
+	besides       = 64
+	longestBeside = 2048
+)
 
 // beside has so many answers under way until end is called, each with its first token.
 func (s *Server) beside(ctx context.Context, n int) (end func(), err error) {
@@ -134,8 +138,8 @@ func (s *Server) beside(ctx context.Context, n int) (end func(), err error) {
 	begun := make(chan error, 2*n)
 	for range n {
 		s.asked++
-		q := Asked{IDs: s.prompt(s.asked, besides), Output: 2048, Salt: s.salt()}
-		q.Output = min(q.Output, s.Info.MaxModelLen-besides)
+		q := Asked{IDs: s.prompt(s.asked, besides), Salt: s.salt(),
+			Output: min(longestBeside, s.Info.MaxModelLen-besides)}
 		all.Go(func() {
 			once := sync.OnceFunc(func() { begun <- nil })
 			if _, err := s.ask(ctx, q, once); err != nil && ctx.Err() == nil {
