@@ -223,8 +223,8 @@ func (n *Node) Ready() Ready {
 			n.turn.Out.Status = n.Status()
 		}
 		at := n.turn.Next()
-		if !n.turn.Full && n.turn.Doubt == "" && n.Queue.Next() > 0 && n.fleet.Free(1) > 0 {
-			at = turn.Earlier(at, n.Queue.Deadline())
+		if free := n.fleet.Free(n.Queue.Next()); !n.turn.Full && n.turn.Doubt == "" && free > 0 {
+			at = turn.Earlier(at, n.Queue.Deadline(free))
 		}
 		n.turn.Out.Wake = turn.Earlier(at, n.status.Next())
 	} else if n.turn.Book.OpenCount() > 0 {

@@ -141,7 +141,7 @@ func TestRoundsOfACrowdKeepApart(t *testing.T) {
 		for i := range c.tasks {
 			l.come("ann", fmt.Sprint(i), 1000)
 		}
-		if wake := l.Deadline(); c.free < c.tasks && c.held <= 1000 && wake.After(at(1000)) &&
+		if wake := l.Deadline(c.free); c.free < c.tasks && c.held <= 1000 && wake.After(at(1000)) &&
 			!wake.Equal(at(c.due)) || c.due > 1000 && !wake.After(at(1000)) {
 			t.Errorf("%+v: to be looked at in %v", c, wake.Sub(at(1000)))
 		}
@@ -152,6 +152,33 @@ func TestRoundsOfACrowdKeepApart(t *testing.T) {
 		if due != c.due {
 			t.Errorf("%+v: due at %d ms", c, due)
 		}
+	}
+}
+
+// A hub that holds a round for each task that comes does nothing else where a round takes long: it leaves as
+// long between them, also where slots outnumber tasks.
+func TestNoRoundIsHeldRightAfterALongOne(t *testing.T) {
+	l := newLine(queue.Default(), 100)
+	l.come("ann", "0", 1000)
+	l.pass(1000)
+	l.take()
+	l.Took(5 * time.Millisecond)
+	l.come("ann", "1", 1001)
+	l.pass(1001)
+	if wake := l.Deadline(9); l.Due(9) || !wake.Equal(at(1010)) {
+		t.Errorf("after a round of 5 ms the next is due at once: %v, or to be looked at in %v", l.Due(9),
+			wake.Sub(at(1001)))
+	}
+	l.pass(1009)
+	before := l.Due(9)
+	l.pass(1010)
+	if before || !l.Due(9) {
+		t.Errorf("due after 9 ms: %v, after 10: %v", before, l.Due(9))
+	}
+	l.turn.Replay(at(990).UnixNano()) // the clock was set back: nobody waits for what is to come
+	l.pass(990)
+	if !l.Due(9) {
+		t.Error("not due once the clock was set back")
 	}
 }
 
@@ -170,8 +197,8 @@ func TestARoundTakesThoseThatCameFirstFirst(t *testing.T) {
 	if got, want := l.take(), "0 2 3 9 4 5"; got != want {
 		t.Errorf("a round takes %s, want %s", got, want)
 	}
-	if got := l.take(); got != "" || !l.Deadline().IsZero() || l.Due(9) || l.Waiting() != 6 {
-		t.Errorf("the next takes %q at %v, of %d that wait: want nobody, for want of news", got, l.Deadline(),
+	if got := l.take(); got != "" || !l.Deadline(9).IsZero() || l.Due(9) || l.Waiting() != 6 {
+		t.Errorf("the next takes %q at %v, of %d that wait: want nobody, for want of news", got, l.Deadline(9),
 			l.Waiting())
 	}
 }

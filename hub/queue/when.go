@@ -17,9 +17,8 @@ type Rule struct {
 	MaxWait  time.Duration `yaml:"max_wait"`  // wait of the oldest task that closes a batch
 	// close at once while slots outnumber tasks: then nobody competes and waiting is pure cost
 	Eager bool `yaml:"eager"`
-	// How long after a round the next may be held where tasks compete: so long for each of them, max_wait
-	// at most; 0: at once. A round looks at all who wait, which takes some 2 us each, and in a crowd every
-	// end of an answer is news.
+	// The pause after a round where tasks compete: so long for each of them, max_wait at most; 0: none. A
+	// round looks at all who wait, and in a crowd every end of an answer is news.
 	Apart time.Duration `yaml:"apart"`
 }
 
@@ -47,41 +46,41 @@ func (r *Room[T]) Set(rule Rule) { r.rule = rule }
 // Due reports whether a round is held now, with so many free slots. Without a free slot none is.
 func (r *Room[T]) Due(free int) bool {
 	now := r.turn.Now()
-	switch {
-	case r.due == 0 || free <= 0:
-		return false
-	case r.rule.Eager && r.due <= free:
-		return true
-	case now.Before(r.next()) && !now.Before(r.last):
+	if r.due == 0 || free <= 0 || now.Before(r.next(free)) && !now.Before(r.last) {
 		return false
 	}
-	return r.full() || !now.Before(r.Deadline())
+	return r.atOnce(free) || !now.Before(r.Deadline(free))
 }
 
-// full reports whether a round is held for how many there are.
-func (r *Room[T]) full() bool { return r.due >= min(r.rule.ClosesAt, r.rule.MaxBatch) }
+// atOnce reports whether a round is held without a wait: for how many there are, or as they have a slot each.
+func (r *Room[T]) atOnce(free int) bool {
+	return r.rule.Eager && r.due <= free || r.due >= min(r.rule.ClosesAt, r.rule.MaxBatch)
+}
 
-// next returns when the next round of competing tasks may be held.
-func (r *Room[T]) next() time.Time {
+// next returns when the next round may be held. For as long as one takes a hub does something else, even if
+// slots outnumber those who wait: these may be many, and wait for cheaper ones.
+func (r *Room[T]) next(free int) time.Time {
+	if r.rule.Eager && r.due <= free {
+		return r.last.Add(2 * r.took)
+	}
 	return r.last.Add(max(2*r.took, min(r.rule.MaxWait, time.Duration(r.due)*r.rule.Apart)))
 }
 
-// Deadline returns when a round is held if there are free slots and nothing else happens: the oldest task
+// Deadline returns when a round is held if so many slots are free and nothing else happens: the oldest task
 // will have waited enough then, and the last round be long enough ago. Zero: none is to be looked at.
-func (r *Room[T]) Deadline() time.Time {
+func (r *Room[T]) Deadline(free int) time.Time {
 	first := slices.IndexFunc(r.all, func(t T) bool { return !t.InQueue().left })
 	if first < 0 {
 		return time.Time{}
 	}
 	at := r.all[first].InQueue().arrived.Add(r.rule.MaxWait)
-	if next := r.next(); r.full() || next.After(at) {
+	if next := r.next(free); r.atOnce(free) || next.After(at) {
 		return next
 	}
 	return at
 }
 
-// Took notes how long a round took: for twice as long no other round of competing tasks is held, or a hub
-// would do nothing else.
+// Took notes how long a round took. What turns without one took says nothing of that.
 func (r *Room[T]) Took(d time.Duration) { r.took = min(max(0, d), time.Second) }
 
 // News tells that a task which did not fit may fit now: all that were left are looked at again.

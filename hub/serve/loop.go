@@ -125,9 +125,10 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	r = s.node.Ready()
 	s.wake = r.Wake
 	took := time.Since(now)
-	s.node.Queue.Took(took)
 	if r.Rounds > 0 {
-		s.measures.one(s.measures.round, took/time.Duration(r.Rounds))
+		took /= time.Duration(r.Rounds)
+		s.node.Queue.Took(took)
+		s.measures.one(s.measures.round, took)
 	}
 	return r, s.node.Idle()
 }

@@ -30,8 +30,11 @@ func (m *Market) cleared() hub.Ready {
 		m.Clocks.Rounds = append(m.Clocks.Rounds, took/time.Duration(rounds))
 	}
 	if m.Computes != nil {
-		took = time.Duration(rounds) * m.Computes(tasks, len(m.agents))
-		m.node.Queue.Took(took)
+		took = m.Computes(tasks, len(m.agents))
+		if rounds > 0 {
+			m.node.Queue.Took(took)
+		}
+		took *= time.Duration(rounds)
 		m.busy = m.now.Add(took)
 	}
 	return r
