@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -230,21 +231,39 @@ func TestTermsSayThePromise(t *testing.T) {
 	}
 }
 
-// Searches that run beside one another share nothing: played twice they make the same page, to the byte.
-func TestSearchesSideBySide(t *testing.T) {
+// brief plays a light world, which shows something soon.
+func brief(t *testing.T, seeds []uint64, slots ...int) *Results {
+	t.Helper()
 	o := DefaultOptions()
 	var err error
 	if o.Prices, err = Published(); err != nil {
 		t.Fatal(err)
 	}
-	o.Seeds, o.Tasks, o.Most, o.Slots = []uint64{1, 2, 3}, 100, 8, []int{4, 8}
+	o.Seeds, o.Tasks, o.Most, o.Slots = seeds, 100, 8, slots
 	o.Worlds = []*World{light(t, 150, 30)}
+	r, err := Play(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Searches that run beside one another share nothing: what came of a seed is what comes of it alone.
+func TestSearchesSideBySide(t *testing.T) {
+	both, alone := brief(t, []uint64{1, 2}, 8), brief(t, []uint64{2}, 8)
+	for i, c := range both.Cells {
+		if !reflect.DeepEqual(c.Searches[1:], alone.Cells[i].Searches) {
+			t.Errorf("%+v beside another, %+v alone", c.Searches[1], alone.Cells[i].Searches)
+		}
+	}
+}
+
+// Played twice, searches make the same page, to the byte.
+func TestTheSamePageTwice(t *testing.T) {
 	var pages [2][]byte
 	for i := range pages {
-		r, err := Play(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var err error
+		r := brief(t, []uint64{1, 2, 3}, 4, 8)
 		if pages[i], err = r.Page("lab experiment gpus").HTML(); err != nil {
 			t.Fatal(err)
 		}
