@@ -183,7 +183,7 @@ proofs: ## the mechanism's property tests a hundred times over: a million rounds
 bench: build ## measure, and end with one table: a row per bar, asked and measured
 	@bin/lab bench $(ARGS)
 
-pages: build ## every page of integration/results anew, and the front page: half an hour of processor time; ARGS="--only crowd,games" makes these, ARGS=--clock also those by the clock
+pages: build ## every page of integration/results anew, and the front page: forty minutes of processor time; ARGS="--only crowd,games" makes these, ARGS=--clock also those by the clock
 	@bin/lab pages $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.

@@ -242,7 +242,9 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   and an owner's late first tokens lower its rivals' seats. Tasks that run three times as long as usual not counted
   among those that keep it busy: -5 to -10 % (mooncake, agents-1). A stay of a tenth of the usual prompt at least,
   for those that run as well as for the task, so that a cached prompt makes no price that is dear: -8 % (mooncake).
-  With tasks that the engine's own delay is added to, by the mean of the last ones: -15 % on mooncake.
+  With tasks that the engine's own delay is added to, by the mean of the last ones: -15 % on mooncake. Where more
+  run than keep it busy, ends by how many run and not by how many keep it busy: -4 % (mooncake), within noise
+  elsewhere, by four seeds.
 * **Sessions admitted by the blocks that they need**, and kept until they end or are silent for 30 s, with the
   market as it is among those that are in; on the worlds of [cliff](cliff.md), where the open sessions need more
   than the caches hold. Of 12 worlds it has more than the market in two (agents: 15.0 and not -1.8; busy: 0.7 and
