@@ -58,7 +58,7 @@ func Play(ctx context.Context, servers *Servers, s virtual.Setting, rule string,
 	return s.Measure(all), nil
 }
 
-// run is one run under way.
+// run plays a rule or the market once, on one set of engines.
 type run struct {
 	s         *virtual.Setting
 	questions [][]*virtual.Request // of each caller

@@ -60,7 +60,9 @@ func TestRunningServers(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", rule, err)
 				}
-				if m.Refused > 0 || m.P50 <= 0 || m.Throughput <= 0 || m.Share < 0.3 || m.Share > 0.9 {
+				// a rule that weighs worth and cost may refuse: by the clock it is not always the same few
+				refused := m.Refused > 0 && (rule != "two-block-first:8" || m.Refused > 0.1)
+				if refused || m.P50 <= 0 || m.Throughput <= 0 || m.Share < 0.3 || m.Share > 0.9 {
 					t.Errorf("%s: %+v", rule, m)
 				}
 				shares[rule] = append(shares[rule], m.Share)
@@ -74,7 +76,9 @@ func TestRunningServers(t *testing.T) {
 			t.Errorf("hidden %q: %d runs with salts", hidden, v.salted)
 		}
 		for _, r := range v.runs {
-			if math.Abs(r.hits/r.queried-r.of.Share) > 1e-9 || r.firsts != 40 || r.lost > 0 {
+			answered := 40 * (1 - r.of.Refused)
+			if math.Abs(r.hits/r.queried-r.of.Share) > 1e-9 || math.Abs(float64(r.firsts)-answered) > 1e-9 ||
+				r.lost > 0 {
 				t.Errorf("the servers count otherwise than their answers say: %+v", r)
 			}
 		}
@@ -85,20 +89,27 @@ func TestRunningServers(t *testing.T) {
 	}
 }
 
+// slow serves two engines that take long, and says what is asked of them.
+func slow(t *testing.T) (v *Servers, sims []*vllmsim.Server, s virtual.Setting,
+	questions [][]*virtual.Request) {
+	t.Helper()
+	v, sims = serving(t, 2, vllmsim.Profile{Name: "slow", Base: 1000}, "")
+	s, err := v.sized(setting(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for caller := range s.Callers {
+		questions = append(questions, s.Questions(caller, 10))
+	}
+	return v, sims, s, questions
+}
+
 // A server that goes away in a run takes what it was answering with it, and nothing else; what cannot be
 // played without it is left out, and all of it is said.
 func TestAServerGoesAway(t *testing.T) {
 	for gone, rule := range []string{"round-robin", "two-block-first:8", "market"} {
 		gone %= 2 // the first one tokenizes
-		v, sims := serving(t, 2, vllmsim.Profile{Name: "slow", Base: 1000}, "")
-		s, err := v.sized(setting(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		questions := make([][]*virtual.Request, s.Callers)
-		for caller := range questions {
-			questions[caller] = s.Questions(caller, 10)
-		}
+		v, sims, s, questions := slow(t)
 		var was atomic.Bool
 		m, err := v.once(t.Context(), s, questions, rule, false, func() {
 			was.Store(true)
@@ -124,16 +135,8 @@ func TestAServerGoesAway(t *testing.T) {
 
 // Where no server is left, what was played is played, and the page says so.
 func TestAllServersGoAway(t *testing.T) {
-	v, sims := serving(t, 2, vllmsim.Profile{Name: "slow", Base: 1000}, "")
-	s, err := v.sized(setting(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	questions := make([][]*virtual.Request, s.Callers)
-	for caller := range questions {
-		questions[caller] = s.Questions(caller, 10)
-	}
-	if _, err = v.once(t.Context(), s, questions, "round-robin", false, func() {
+	v, sims, s, questions := slow(t)
+	if _, err := v.once(t.Context(), s, questions, "round-robin", false, func() {
 		_, _ = sims[0].Close(), sims[1].Close()
 	}); err != nil {
 		t.Fatal(err)

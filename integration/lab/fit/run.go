@@ -104,7 +104,7 @@ func (p *Plan) play(ctx context.Context, s *Server, turns [][]turn, known func(u
 	return slices.Concat(told...), err
 }
 
-// Round is one time that a plan was played on the server and on its stand-in.
+// Round holds what a plan gave on the server and on its stand-in, played once on each.
 type Round struct{ Server, StandIn []Told }
 
 // Play plays a plan on a server and on the stand-in of its profile, in turn.

@@ -12,7 +12,7 @@ import (
 // Start is when a run begins, by its own clock.
 var Start = time.Unix(1_800_000_000, 0)
 
-// run is one run under way.
+// run plays a policy once, in virtual time.
 type run struct {
 	Setting
 	plan
