@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// A house may grow no further: whoever adds takes away as much.
+// A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 94_206
+	mostProduct = 99_200
 	mostHub     = 18_524
 	mostRoot    = 1_389 // package hub itself, which wires its rooms
 )
