@@ -151,7 +151,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		}
 		left := time.Until(said.Add(s.c.CommentEvery))
 		if left <= 0 {
-			if !write([]byte(openai.Comment)) {
+			if !write([]byte(openai.Comment(a.kept))) {
 				return nil
 			}
 			left = s.c.CommentEvery

@@ -58,8 +58,15 @@ func (o Out) head(s Shape, chunk bool) Out {
 // Done is the last event of a stream that ended well.
 const Done = "data: [DONE]\n\n"
 
-// Comment is skipped by clients, and shows them that the stream is alive.
-const Comment = ": wait\n\n"
+// Comment is skipped by clients, and shows them that the stream is alive. Where events have ids no empty line
+// follows it: openai-python (seen from 1.56 to 3.57) never forgets an id, and takes that line for the end of
+// an event without data. Elsewhere one follows, for clients that look for data where a block begins.
+func Comment(ids bool) string {
+	if ids {
+		return ": wait\n"
+	}
+	return ": wait\n\n"
+}
 
 const endEvent = "\n\n"
 
