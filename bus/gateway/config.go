@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"souk/bus"
@@ -11,6 +12,11 @@ import (
 // Config says what a gateway takes and how long it waits.
 type Config struct {
 	ID string `yaml:"id"` // its name in the market: answers come to it
+
+	// origins of web pages that may ask, as https://chat.example.org; "*": any; none by default, so that
+	// no page spends money unasked
+	CORS  []string `yaml:"cors"`
+	Pprof string   `yaml:"pprof"` // address on loopback with profiles, for go tool pprof; "": none
 
 	HeaderWithin time.Duration `yaml:"header_within"` // for all of a request's header
 	MaxHeader    int           `yaml:"max_header"`    // bytes of it
@@ -53,7 +59,7 @@ func Default() Config {
 		WriteWithin:   30 * time.Second,
 		MaxConns:      8192,
 		MaxOpen:       4096,
-		MaxOpenKey:    256,
+		MaxOpenKey:    2048, // a batch of one client; a key's own limit goes before it
 		WrongKeys:     20,
 		ResumeWithin:  15 * time.Second,
 		KeepFor:       30 * time.Second,
@@ -69,7 +75,11 @@ func Default() Config {
 // Validate judges c.
 func (c Config) Validate() error {
 	var errs []error
-	errs = append(errs, bus.CheckID("id", c.ID))
+	errs = append(errs, bus.CheckID("id", c.ID), checkOrigins(c.CORS))
+	if host, port, err := net.SplitHostPort(c.Pprof); c.Pprof != "" &&
+		(err != nil || port == "" || !bus.IsLoopback(host)) {
+		errs = append(errs, fmt.Errorf("pprof: %.100q is no address on loopback: write 127.0.0.1:6060", c.Pprof))
+	}
 	for _, f := range []struct {
 		name string
 		d    time.Duration

@@ -48,7 +48,9 @@ func (s *Server) routes() http.Handler {
 			}
 		})
 	}
-	mux.HandleFunc("GET /health", s.health)
+	for _, pattern := range []string{"GET /health", "GET /ping", "POST /ping"} { // those of vLLM's server
+		mux.HandleFunc(pattern, s.health)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, noEndpoint(r))
 	})
@@ -66,7 +68,12 @@ func (s *Server) routes() http.Handler {
 		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0}
 		read := r.WithContext(r.Context()) // net/http goes by the body of its own, once the handler has ended
 		read.Body = body
-		mux.ServeHTTP(w, read)
+		let := s.lets(w.Header(), r)
+		if r.Method == http.MethodOptions {
+			s.preflight(w, r, let)
+		} else {
+			mux.ServeHTTP(w, read)
+		}
 		if !body.read {
 			s.leaveBody(w)
 		}

@@ -2,7 +2,9 @@ package openai
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"souk/bus"
 	"souk/market"
@@ -15,7 +17,26 @@ type Model struct {
 	Created int64      `json:"created"`
 	Owner   string     `json:"owned_by"`
 	Longest int        `json:"max_model_len,omitempty"`
+	Pricing *Pricing   `json:"pricing,omitempty"`
 	Souk    *ModelDeal `json:"souk,omitempty"`
+}
+
+// Pricing has what a token costs at most at the price cards of a model, as OpenRouter writes it: credits in
+// decimals, in a string, since numbers so small are lost in floats. Premiums are none of it.
+type Pricing struct {
+	Prompt     string `json:"prompt"`
+	Completion string `json:"completion"`
+	CacheRead  string `json:"input_cache_read"`
+}
+
+// perToken writes an amount for a million tokens as that for one, exactly.
+func perToken(million market.Credits) string {
+	digits := fmt.Sprintf("%016d", int64(million)) // nano-credits of a million: 15 places of a credit
+	whole, parts := digits[:len(digits)-15], strings.TrimRight(digits[len(digits)-15:], "0")
+	if parts == "" {
+		return whole
+	}
+	return whole + "." + parts
 }
 
 // ModelDeal shows the prices at which a model is sold now.
@@ -77,6 +98,8 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 		least, most := cards[name].Least, cards[name].Most
 		by[name].Souk.Price = Prices{Miss: [2]market.Credits{least.Miss, most.Miss},
 			Hit: [2]market.Credits{least.Hit, most.Hit}, Out: [2]market.Credits{least.Out, most.Out}}
+		by[name].Pricing = &Pricing{Prompt: perToken(most.Miss), Completion: perToken(most.Out),
+			CacheRead: perToken(most.Hit)}
 		out = append(out, *by[name])
 	}
 	return out

@@ -39,8 +39,10 @@ const example = daemon.MarketExample +
 gateway:                          # every field has a default, see below
   id: gateway-a                   # the name in its creds if not given
   max_open: 4096                  # answers at once
-  max_open_per_key: 256
+  max_open_per_key: 2048          # of one key that has no limit of its own
   max_memory: 536870912           # bytes for all requests and answers; beyond that new ones are refused
+  cors: []                        # origins of web pages that may ask, as https://chat.example.org; "*": any
+  pprof: ""                       # 127.0.0.1:6060 shows go tool pprof where time and memory go
   drain: 20s                      # for open answers when it is told to stop
 `
 
@@ -73,6 +75,11 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	defer l.Close()
+	stop, err := daemon.ServeProfiles(c.Gateway.Pprof, p.Log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	s, err := gateway.New(c.Gateway, gateway.Deps{Bus: l.Bus, Registry: l.Registry, Listener: at, Log: p.Log})
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ type Config struct {
 	Agentd  Block                     `yaml:"agentd"`  // of all agents' node, but for the agents
 
 	Treasury Block `yaml:"treasury"` // whatever the treasury's own file may say
+	Gateway  Block `yaml:"gateway"`  // whatever a gateway's own file may say under gateway
 }
 
 // Domain is one hub.
@@ -237,6 +238,9 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if _, err := c.treasury(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := c.gateway(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

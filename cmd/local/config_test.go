@@ -256,6 +256,7 @@ agents:
   - {id: a, model: m, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.5}], slots: 4,
      engine: {url: "http://127.0.0.1:8000", relay_every: 5ms}, agentd: {ask: 1, engine: {suspect: 3s}}}
 agentd: {keep_stream: 4096, policies: {guard: patterns}, patterns: [{name: p, pattern: abc, action: cut}]}
+gateway: {max_open: 7, max_open_per_key: 3, cors: ["http://localhost:5173"], pprof: "127.0.0.1:0"}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -280,9 +281,18 @@ agentd: {keep_stream: 4096, policies: {guard: patterns}, patterns: [{name: p, pa
 		n.Heartbeat != 2*time.Second {
 		t.Errorf("node: %+v, %v", n, err)
 	}
-	for _, wrong := range []string{"agentd: {agents: [{id: b}]}", "agentd: {node: n}", "agentd: {gard: x}"} {
+	g, err := c.gateway()
+	if err != nil || g.MaxOpen != 7 || g.MaxOpenKey != 3 || len(g.CORS) != 1 || g.Pprof == "" ||
+		g.WrongKeys != 20 {
+		t.Errorf("gateway: %+v, %v", g, err)
+	}
+	for _, wrong := range []string{"agentd: {agents: [{id: b}]}", "agentd: {node: n}", "agentd: {gard: x}",
+		"gateway: {id: g}", "gateway: {drain: 1s}", "gateway: {max_opn: 1}",
+		"gateway: {pprof: \"0.0.0.0:1\"}", "gateway: {cors: [localhost]}",
+		"gateway: {cors: [\"https://a.example/\"]}"} {
+		part, _, _ := strings.Cut(wrong, " ")
 		if _, err := ParseConfig("wrong.yaml", []byte(small+wrong+"\n")); err == nil ||
-			!strings.Contains(err.Error(), "agentd: ") {
+			!strings.Contains(err.Error(), part+" ") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"souk/agentd"
+	"souk/bus/gateway"
 	"souk/cmd/choices"
 	"souk/hub"
 	"souk/hub/tariff"
@@ -61,4 +62,21 @@ func (c Config) node() (agentd.Config, error) {
 		return n, errors.New("agentd: node and agents stand beside this block: leave them out of it")
 	}
 	return n, nil
+}
+
+// gateway is the gateway as the market's file wants it.
+func (c Config) gateway() (gateway.Config, error) {
+	g := gateway.Default()
+	g.ID, g.Drain = "gateway", StopWithin/HTTPShare
+	was := g
+	if err := c.Gateway.over(&g); err != nil {
+		return g, fmt.Errorf("gateway: %w", err)
+	}
+	if g.ID != was.ID || g.Drain != was.Drain {
+		return g, errors.New("gateway: id and drain are those of the market: leave them out")
+	}
+	if err := g.Validate(); err != nil {
+		return g, fmt.Errorf("gateway: %w", err)
+	}
+	return g, nil
 }

@@ -21,6 +21,7 @@ import (
 	"souk/bus/natsbus"
 	"souk/classifier"
 	door "souk/classifier/serve"
+	"souk/cmd/daemon"
 	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -150,8 +151,16 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
-	c := gateway.Default()
-	c.ID, c.Drain = "gateway", m.within/HTTPShare
+	c, err := m.cfg.gateway()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	c.Drain = m.within / HTTPShare
+	stop, err := daemon.ServeProfiles(c.Pprof, m.log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	m.opened = append(m.opened, stop)
 	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Log: m.log})
 	if err != nil {
 		return errors.Join(err, l.Close())
