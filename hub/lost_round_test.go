@@ -87,6 +87,9 @@ func auctions(t *testing.T, frames []ledger.Frame, lost uint64, missing bool) (w
 // all others: a forged price is found in each of them, and where it is not, that round is said not to have
 // been checked.
 func TestALostRoundAccusesNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 5))
 	t.Logf("seed %d", seed)

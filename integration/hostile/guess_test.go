@@ -257,6 +257,9 @@ func (a *attacker) paid(n int) (all []guess) {
 // or cost or by how long they take; also where it calls its sessions, roles, sources and runs as the other
 // does.
 func TestNobodyLearnsAnothersPrompt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		// always these: of tests at one percent one in a hundred fails by chance
 		a := &attacker{house: open(t, direct, nil), r: rand.New(rand.NewPCG(1, 1))}

@@ -91,6 +91,9 @@ func (a *attacker) mailed(n int, others int) (all []guess) {
 
 func TestNobodyLearnsWhatIsMailedToAnother(t *testing.T) {
 	for _, c := range [][2]int{{1, 0}, {1, 3}, {2, 0}, {2, 6}} {
+		if testing.Short() && c[0]+c[1] > 1 {
+			continue
+		}
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := &attacker{house: open(t, direct, nil), r: rand.New(rand.NewPCG(47, uint64(c[1])))}
@@ -174,6 +177,9 @@ func (e *eveAsks) refused() float64 {
 }
 
 func TestNobodyLearnsByRefusalsWhatIsMailedToAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, agents := range []int{1, 2} {
 		t.Run(fmt.Sprint(agents), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -228,6 +234,9 @@ func TestNobodyLearnsByRefusalsWhatIsMailedToAnother(t *testing.T) {
 // eve pays for a task of her own beside ann's mail: by what it cost, said and took she learns nothing of
 // that.
 func TestNobodyLearnsByPayingWhatIsMailedToAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, agents := range []int{1, 2} {
 		for name, terms := range map[string]string{"usual": "", "steep": `,"terms":{"worth":0.02,"patience_ms":400}`} {
 			t.Run(fmt.Sprint(agents, " ", name), func(t *testing.T) {

@@ -155,6 +155,9 @@ func TestPrivateLengths(t *testing.T) {
 // Under vcg an owner gains by asking more than the truth; under a tariff or a posted price by nothing that it
 // says. What clients, owners and surplus get adds up to the welfare.
 func TestOwnersLies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	o := small
 	o.Rounds, o.Markets = 60, 4
 	tables := run(t, o, "pricing")[0].Tables
@@ -276,6 +279,9 @@ func TestCache(t *testing.T) {
 
 // Every experiment has its pictures and tables on the page.
 func TestPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	o := small
 	o.Rounds, o.Markets = 15, 1
 	calls := 0

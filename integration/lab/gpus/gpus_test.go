@@ -260,6 +260,9 @@ func TestSearchesSideBySide(t *testing.T) {
 
 // Played twice, searches make the same page, to the byte.
 func TestTheSamePageTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	var pages [2][]byte
 	for i := range pages {
 		var err error
