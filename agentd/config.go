@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"souk/agentd/kvevent"
@@ -194,9 +195,8 @@ func (a AgentConfig) faults() (errs []error) {
 		}
 	}
 	found(bus.CheckID("id", a.ID))
-	if u, err := url.Parse(a.Engine.WithDefaults().URL); err != nil || u.Scheme != "http" &&
-		u.Scheme != "https" || u.Host == "" {
-		wrong("engine.url: %q is not like http://127.0.0.1:8000", bus.Redact(a.Engine.URL))
+	if err := CheckURL(a.Engine.WithDefaults().URL); err != nil {
+		wrong("engine.url: %w", err)
 	}
 	e := a.Engine
 	for _, d := range []struct {
@@ -244,6 +244,20 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	found(r.Validate())
 	return errs
+}
+
+// CheckURL says what is wrong with an engine's base URL.
+func CheckURL(base string) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%q is not like http://127.0.0.1:8000", bus.Redact(base))
+	}
+	root, ends := strings.CutSuffix(strings.TrimRight(base, "/"), "/v1")
+	if ends { // as OpenAI's clients want it
+		return fmt.Errorf("%q ends with /v1, which is added: give it without /v1, as %s", bus.Redact(base),
+			bus.Redact(root))
+	}
+	return nil
 }
 
 // registration is the agent's entry in the registry.

@@ -54,6 +54,10 @@ func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
 	status, body, err := e.ask(ctx, path, nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("the engine answered %d: %s", status, complaint(body))
+		if status == http.StatusUnauthorized || status == http.StatusForbidden {
+			err = fmt.Errorf("%w: it wants a key, or another one: engine.api_key, or VLLM_API_KEY for souk up --vllm",
+				err)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -25,8 +25,9 @@ import (
 type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
-	Listener net.Listener // closed by Run
-	Log      *slog.Logger // nil: slog.Default
+	Listener net.Listener    // closed by Run
+	Opens    <-chan struct{} // closed once its clients can have money, before which it is not ready
+	Log      *slog.Logger    // nil: slog.Default
 }
 
 // Server is one gateway. Any number of them serve the same keys.

@@ -173,6 +173,13 @@ func (s *Server) serving() bool {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
+	if s.d.Opens != nil {
+		select {
+		case <-s.d.Opens:
+		default:
+			return false
+		}
+	}
 	return !draining && !s.d.Bus.Connected().IsZero()
 }
 

@@ -33,7 +33,7 @@ agentd:
   drain_timeout: 60s           # what running tasks get after SIGTERM
   agents:                      # one for each vLLM server and model
     - id: qwen-8b-1            # unique in the market
-      engine: {url: "http://127.0.0.1:8000", progress: 30s}
+      engine: {url: "http://127.0.0.1:8000", progress: 30s}       # without /v1; api_key: where it wants one
       # engine.kv_events: {endpoint: "ipc:///run/vllm/kv", replay: "ipc:///run/vllm/again"}   # as in the
       # engine's own --kv-events-config; default: what the engine says of it; endpoint: none: it is not heard
       model: Qwen/Qwen3-8B     # default: the first that the server serves

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"souk/agentd"
 	"souk/bus"
 	"souk/cmd/daemon"
 	"souk/market"
@@ -60,6 +60,8 @@ type Agent struct {
 	Ask   market.Credits `yaml:"ask"`   // for a task beside its metered cost, where pricing is tariff
 
 	Agentd Block `yaml:"agentd"` // what an agentd's file may say of an agent beside all this
+
+	every bool // a real engine is sold by each of its names
 }
 
 // Score is an operator's rating of an agent's answers in a domain, 0 to 1.
@@ -72,6 +74,7 @@ type Score struct {
 type Engine struct {
 	Profile    string        `yaml:"profile"`
 	URL        string        `yaml:"url"`
+	APIKey     string        `yaml:"api_key"`     // that a real one wants
 	RelayEvery time.Duration `yaml:"relay_every"` // as an agentd's engine.relay_every
 }
 
@@ -270,7 +273,7 @@ func (a Agent) validate(where string, domains map[string]bool) []error {
 	case (a.Engine.Profile == "") == (a.Engine.URL == ""):
 		bad(".engine: give a profile or a url, and not both")
 	case a.Engine.URL != "":
-		if err := CheckEngine(a.Engine.URL); err != nil {
+		if err := agentd.CheckURL(a.Engine.URL); err != nil {
 			bad(".engine.url: %w", err)
 		}
 	case !slices.Contains(Profiles(), a.Engine.Profile):
@@ -308,18 +311,9 @@ func (a Agent) Card() (market.Price, error) {
 // program.
 const DefaultRow = "fireworks/gpt-oss-20b"
 
-// CheckEngine says what is wrong with an engine's base URL.
-func CheckEngine(base string) error {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q, want http://host:port", base)
-	}
-	return nil
-}
-
-// WithEngines is c with real engines in place of its agents, all of them sold by one hub that serves every
-// label.
-func (c Config) WithEngines(urls []string, priceRow string) Config {
+// WithEngines is c with real engines in place of its agents, each by all of its names, all of them sold by
+// one hub that serves every label. They are asked with a key; "": with none.
+func (c Config) WithEngines(urls []string, priceRow, key string) Config {
 	hub := Domain{Name: "general", General: true}
 	for _, d := range c.Domains {
 		hub.Labels = append(hub.Labels, d.Labels...)
@@ -332,7 +326,8 @@ func (c Config) WithEngines(urls []string, priceRow string) Config {
 	for i, u := range urls {
 		c.Agents = append(c.Agents, Agent{
 			ID: fmt.Sprintf("vllm-%d", i+1), PriceRow: priceRow, Slots: 8,
-			Scores: []Score{{Domain: hub.Name, Score: 0.5}}, Engine: Engine{URL: u},
+			Scores: []Score{{Domain: hub.Name, Score: 0.5}}, Engine: Engine{URL: u, APIKey: key},
+			every: true,
 		})
 	}
 	return c

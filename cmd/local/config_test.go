@@ -89,6 +89,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 			`agents[0].engine.profile: there is no "h200"; known are`},
 		{`{url: "http://127.0.0.1:8000"}`, "{}", "agents[0].engine: give a profile or a url, and not both"},
 		{`http://127.0.0.1:8000`, "127.0.0.1:8000", "agents[0].engine.url"},
+		{`http://127.0.0.1:8000`, "http://127.0.0.1:8000/v1", "give it without /v1, as http://127.0.0.1:8000"},
 		{"price_row: fireworks/gpt-oss-20b", "price: {miss: 0.1, hit: 0.2, out: 0.3}", "agents[0].price:"},
 		{"price_row: fireworks/gpt-oss-20b", "price_row: nobody/nothing", "agents[0].price: price row"},
 		{"price_row: fireworks/gpt-oss-20b, ", "", "agents[0].price: missing"},

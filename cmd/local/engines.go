@@ -31,17 +31,26 @@ const AskEngineWithin = 5 * time.Second
 // sold.
 func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]agentd.AgentConfig, error) {
 	answers := knownAnswers(known)
+	var all []Agent
+	for _, a := range m.cfg.Agents {
+		sold, err := a.served(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sold...)
+	}
+	if m.cfg.Agents = all; len(all) > MaxAgents {
+		return nil, fmt.Errorf("the engines have %d names, and one process sells %d at most: run agentd", len(all),
+			MaxAgents)
+	}
 	var out []agentd.AgentConfig
-	for i, a := range m.cfg.Agents {
+	for i, a := range all {
 		url := a.Engine.URL
 		var err error
-		if url != "" {
-			if a.Model, err = servedModel(ctx, a); err != nil {
+		if url == "" {
+			if url, err = m.simulate(a, uint64(i+1), answers); err != nil {
 				return nil, err
 			}
-			m.cfg.Agents[i].Model = a.Model
-		} else if url, err = m.simulate(a, uint64(i+1), answers); err != nil {
-			return nil, err
 		}
 		c, err := a.config(url, a.Model)
 		if err != nil {
@@ -55,8 +64,9 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 // config makes the configuration of the agent that sells the engine at url.
 func (a Agent) config(url, model string) (agentd.AgentConfig, error) {
 	card, err := a.Card()
-	c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery},
-		Model: model, Slots: a.Slots, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
+	c := agentd.AgentConfig{ID: a.ID, Model: model,
+		Engine: agentd.EngineConfig{URL: url, APIKey: a.Engine.APIKey, RelayEvery: a.Engine.RelayEvery},
+		Slots:  a.Slots, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
 	for _, s := range a.Scores {
 		c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
 	}
@@ -82,27 +92,40 @@ func (m *Market) simulate(a Agent, seed uint64, answers vllmsim.Answers) (string
 	return s.URL(), nil
 }
 
-// servedModel asks a real engine which model it serves, and says what to do where there is none.
-func servedModel(ctx context.Context, a Agent) (string, error) {
+// served returns the agents that sell an agent's engine, which is asked what it serves if it is a real one.
+func (a Agent) served(ctx context.Context) ([]Agent, error) {
+	if a.Engine.URL == "" {
+		return []Agent{a}, nil
+	}
+	c, err := a.config(a.Engine.URL, a.Model)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", a.ID, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, AskEngineWithin)
 	defer cancel()
-	info, err := vllm.New(agentd.EngineConfig{URL: a.Engine.URL}).Info(ctx)
+	info, err := vllm.New(c.Engine).Info(ctx)
 	if err != nil {
-		return "", fmt.Errorf("agent %s: no engine answers at %s (%w): start one with `vllm serve MODEL "+
-			"--port ...`, and give its base URL, without /v1",
-			a.ID, a.Engine.URL, err)
+		return nil, fmt.Errorf("agent %s: no engine answers at %s (%w): start one with `vllm serve MODEL --port "+
+			"...`, and give its base URL, without /v1", a.ID, bus.Redact(a.Engine.URL), err)
 	}
-	if a.Model == "" && len(info.Models) > 0 {
-		return info.Models[0], nil
+	names := info.Models
+	switch {
+	case a.every:
+	case a.Model == "":
+		names = names[:1]
+	case slices.Contains(names, a.Model):
+		names = []string{a.Model}
+	default:
+		return nil, fmt.Errorf("agent %s: the engine at %s does not serve %s, but %s", a.ID,
+			bus.Redact(a.Engine.URL), a.Model, strings.Join(names, ", "))
 	}
-	if slices.Contains(info.Models, a.Model) {
-		return a.Model, nil
+	sold := slices.Repeat([]Agent{a}, len(names))
+	for i, name := range names {
+		if sold[i].Model = name; i > 0 {
+			sold[i].ID = fmt.Sprintf("%s-%d", a.ID, i+1)
+		}
 	}
-	if a.Model == "" {
-		return "", fmt.Errorf("agent %s: the engine at %s serves no model", a.ID, a.Engine.URL)
-	}
-	return "", fmt.Errorf("agent %s: the engine at %s does not serve %s, but %s", a.ID, a.Engine.URL, a.Model,
-		strings.Join(info.Models, ", "))
+	return sold, nil
 }
 
 // knownAnswers teaches the simulated engines what was answered when the dialogues were recorded.

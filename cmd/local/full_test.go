@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,8 +18,8 @@ import (
 )
 
 // A market on a disk that is nearly full says what it waits for, how much is free and how much is needed.
-// Meanwhile other commands find it: they hear that it takes nothing, for certain, and of what is there. Once
-// there is room it goes on by itself.
+// Meanwhile other commands find it: they hear that it takes nothing, for certain, and of what is there; and
+// its gateway is not ready, as its first deposits do not stand. Once there is room it goes on by itself.
 func TestAMarketWaitsForRoom(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
@@ -68,6 +69,19 @@ func TestAMarketWaitsForRoom(t *testing.T) {
 		}
 	}
 	until("it is found", func() bool { _, err := ReadState(dir); return err == nil })
+	state, _ := ReadState(dir)
+	health := func(want int) {
+		t.Helper()
+		r, err := http.Get(state.HTTP + "/health")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != want {
+			t.Errorf("the gateway's health is %d, want %d", r.StatusCode, want)
+		}
+	}
+	health(http.StatusServiceUnavailable)
 	if s := log.String(); !strings.Contains(s, "free_mb=40 needed_mb=64") || !strings.Contains(s, dir) {
 		t.Errorf("it says\n%s", s)
 	}
@@ -119,6 +133,7 @@ func TestAMarketWaitsForRoom(t *testing.T) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
+	health(http.StatusOK)
 	defer func() {
 		if err := errors.Join(s.m.Close(), CheckLedger(context.Background(), dir, io.Discard)); err != nil {
 			t.Error(err)

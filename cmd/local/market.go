@@ -65,7 +65,8 @@ type Market struct {
 	registry *etcdreg.Registry
 	keys     *natsauth.Store
 
-	keyFile, credsFile string // the first client's
+	keyFile, credsFile string        // the first client's
+	sells              chan struct{} // closed once the first deposits stand
 
 	opened   []func() error  // what to close at the end, last first
 	parts    []*part         // what runs, in the order in which it is stopped
@@ -102,7 +103,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 		return nil, err
 	}
 	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect, ledger: o.Journal,
-		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
+		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}, sells: make(chan struct{})}
 	m.failed, m.fail = context.WithCancelCause(context.Background())
 	m.closed = sync.OnceValue(m.stop)
 	m.opened = append(m.opened, dir.Close)
@@ -223,7 +224,7 @@ func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
 	return nil
 }
 
-// open waits until the market sells, and makes the first deposits.
+// open waits until the market sells, and makes the first deposits and the first client's key.
 func (m *Market) open(ctx context.Context) error {
 	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected()),
 		m.unready); err != nil {
@@ -250,6 +251,12 @@ func (m *Market) open(ctx context.Context) error {
 			m.log.Info("deposit was made already", "client", id)
 		}
 	}
+	if _, funded := m.cfg.Clients[FirstClient]; funded && m.gateway != nil {
+		if err := m.firstKey(ctx, m.registry); err != nil { // who finds it has money
+			return err
+		}
+	}
+	close(m.sells)
 	return m.dir.Publish(m.state)
 }
 

@@ -138,7 +138,7 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 	return m.run(ctx, "door", m.door)
 }
 
-// startGateway opens the market to clients over HTTP, and makes the first client's key.
+// startGateway opens the market to clients over HTTP, who are told that it is not ready until it sells.
 func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Registry) error {
 	if m.cfg.HTTPAddress() == "" {
 		return nil
@@ -161,16 +161,12 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 		return errors.Join(err, l.Close())
 	}
 	m.opened = append(m.opened, stop)
-	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Log: m.log})
+	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Opens: m.sells,
+		Log: m.log})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	m.state.HTTP = "http://" + l.Addr().String()
-	if _, funded := m.cfg.Clients[FirstClient]; funded {
-		if err := m.firstKey(ctx, registry); err != nil {
-			return errors.Join(err, l.Close())
-		}
-	}
 	return m.run(ctx, "gateway", m.gateway)
 }
 

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"souk/agentd"
 	"souk/classifier"
 	"souk/cmd/console"
 	"souk/cmd/local"
@@ -32,10 +34,14 @@ func (f *marketFlags) add(c *cobra.Command) {
 		"address of the NATS server, loopback only (default 127.0.0.1:4222, or any free port where that "+
 			"is taken)")
 	c.Flags().StringArrayVar(&f.vllm, "vllm", nil,
-		"base URL of a running vLLM server to sell instead of the simulated engines; may be repeated")
+		"base URL of a running vLLM server, to sell all names that it serves instead of the simulated engines; may be "+
+			"repeated; where it wants a key, set "+vllmKey)
 	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", local.DefaultRow,
 		"published price row (provider/model) for the servers named by --vllm")
 }
+
+// vllmKey is the variable from which vLLM itself takes a server's key.
+const vllmKey = "VLLM_API_KEY"
 
 // load reads the market's configuration.
 func (f *marketFlags) load() (local.Config, error) {
@@ -48,14 +54,14 @@ func (f *marketFlags) load() (local.Config, error) {
 	}
 	if len(f.vllm) > 0 {
 		for _, base := range f.vllm {
-			if err := local.CheckEngine(base); err != nil {
+			if err := agentd.CheckURL(base); err != nil {
 				return c, fmt.Errorf("--vllm: %w", err)
 			}
 		}
 		if _, err := local.Card(f.vllmRow); err != nil {
 			return c, fmt.Errorf("--vllm-price-row: %w", err)
 		}
-		c = c.WithEngines(f.vllm, f.vllmRow)
+		c = c.WithEngines(f.vllm, f.vllmRow, os.Getenv(vllmKey))
 	}
 	if f.listen != "" {
 		c.Listen = f.listen

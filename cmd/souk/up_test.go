@@ -39,3 +39,18 @@ func TestAtTheDoor(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// Whoever sells a server that wants a key gives it as vLLM itself takes it: no list of processes shows it.
+func TestTheKeyOfAServer(t *testing.T) {
+	t.Setenv("VLLM_API_KEY", "sk-engine")
+	f := marketFlags{vllm: []string{"http://127.0.0.1:8000"}, vllmRow: local.DefaultRow}
+	c, err := f.load()
+	if err != nil || c.Agents[0].Engine.APIKey != "sk-engine" {
+		t.Errorf("%+v, %v", c.Agents, err)
+	}
+	f.vllm[0] += "/v1"
+	if _, err := f.load(); err == nil || !strings.Contains(err.Error(), "--vllm: ") ||
+		!strings.Contains(err.Error(), "without /v1, as http://127.0.0.1:8000") {
+		t.Errorf("with /v1: %v", err)
+	}
+}
