@@ -18,6 +18,15 @@ type Config struct {
 	CORS  []string `yaml:"cors"`
 	Pprof string   `yaml:"pprof"` // address on loopback with profiles, for go tool pprof; "": none
 
+	// files in PEM, read again as they are renewed; none: it speaks without TLS, on loopback or to Proxies
+	TLS struct {
+		Cert string `yaml:"cert"`
+		Key  string `yaml:"key"`
+	} `yaml:"tls"`
+	// addresses and networks whose X-Forwarded-For counts, and to which it speaks without TLS beyond loopback
+	Proxies     []string `yaml:"proxies"`
+	ProxyHeader bool     `yaml:"proxy_header"` // their connections begin with the PROXY protocol's, 1 or 2
+
 	HeaderWithin time.Duration `yaml:"header_within"` // for all of a request's header
 	MaxHeader    int           `yaml:"max_header"`    // bytes of it
 	BodyWithin   time.Duration `yaml:"body_within"`   // for all of its body, of at most bus.MaxBody
@@ -72,10 +81,20 @@ func Default() Config {
 	}
 }
 
+// BeyondLoopback reports whether a gateway may listen where other machines reach it: no key is to cross the
+// network in clear but between it and its proxies.
+func (c Config) BeyondLoopback() bool { return c.TLS.Cert != "" || len(c.Proxies) > 0 }
+
 // Validate judges c.
 func (c Config) Validate() error {
-	var errs []error
-	errs = append(errs, bus.CheckID("id", c.ID), checkOrigins(c.CORS))
+	_, err := readNetworks(c.Proxies)
+	errs := []error{bus.CheckID("id", c.ID), checkOrigins(c.CORS), err}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		errs = append(errs, errors.New("tls: give the files of both, cert and key"))
+	}
+	if c.ProxyHeader && len(c.Proxies) == 0 {
+		errs = append(errs, errors.New("proxy_header: say by proxies whose header counts"))
+	}
 	if host, port, err := net.SplitHostPort(c.Pprof); c.Pprof != "" &&
 		(err != nil || port == "" || !bus.IsLoopback(host)) {
 		errs = append(errs, fmt.Errorf("pprof: %.100q is no address on loopback: write 127.0.0.1:6060", c.Pprof))

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -32,14 +33,27 @@ func (l narrow) Accept() (net.Conn, error) {
 type counting struct {
 	net.Listener
 	memory *memory
+	each   int      // what a connection takes beside connCost, from its start
+	only   networks // who else connects is told that he may not ask; nil: anybody may
 }
 
 func (l counting) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.each > 0 && !l.memory.take(l.each) {
+			c.Close()
+			continue
+		}
+		n := &conn{Conn: c, memory: l.memory}
+		n.takes.Store(int64(l.each))
+		if l.only != nil {
+			n.stranger = !l.only.have(addressIn(c.RemoteAddr().String()))
+		}
+		return n, nil
 	}
-	return &conn{Conn: c, memory: l.memory}, nil
 }
 
 // conn is a connection. Before a request's handler runs, which counts its header, and then its body, it
@@ -49,7 +63,16 @@ type conn struct {
 	memory  *memory
 	serving atomic.Bool
 	came    atomic.Int64 // of a header: what it takes
-	shown   *shown       // by its last request whose key was well-formed; HTTP/1: of its goroutine
+	takes   atomic.Int64 // beside connCost, until it is closed
+
+	stranger bool                  // it comes without TLS, and of no proxy's
+	shown    atomic.Pointer[shown] // by its last request whose key was well-formed
+}
+
+// Close gives back what it takes.
+func (c *conn) Close() error {
+	c.memory.add(-int(c.takes.Swap(0)))
+	return c.Conn.Close()
 }
 
 // freeHeader is the size of a header that is free: a connection has buffers that it does not need yet.
@@ -84,11 +107,19 @@ func (c *conn) forget() {
 type connKey struct{}
 
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+	return context.WithValue(ctx, connKey{}, beneath(c))
+}
+
+// beneath is the connection that TLS goes over, where it does.
+func beneath(c net.Conn) net.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c
 }
 
 func changed(c net.Conn, state http.ConnState) {
-	if c, ok := c.(*conn); ok && state != http.StateActive && state != http.StateNew {
+	if c, ok := beneath(c).(*conn); ok && state != http.StateActive && state != http.StateNew {
 		c.end()
 	}
 }

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
 	Listener net.Listener    // closed by Run
+	TLS      *tls.Config     // of Config.TLS; nil where that names no files
 	Opens    <-chan struct{} // closed once its clients can have money, before which it is not ready
 	Log      *slog.Logger    // nil: slog.Default
 }
@@ -38,6 +40,9 @@ type Server struct {
 	awake *awake
 	items *items
 	ready chan struct{}
+
+	proxies networks
+	inClear sync.Once // said that a proxy takes keys in clear
 
 	payers    *payers
 	memory    memory
@@ -89,10 +94,17 @@ func New(c Config, d Deps) (*Server, error) {
 		return nil, fmt.Errorf("gateway: its id is %s, and the bus knows it as %s: connect under its id", c.ID,
 			name)
 	}
+	if (d.TLS != nil) != (c.TLS.Cert != "") {
+		return nil, errors.New("gateway: the certificate and key of its configuration are handed over as TLS")
+	}
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
+	proxies, err := readNetworks(c.Proxies)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
 		ready: make(chan struct{}),
 		hubs:  map[string]heard{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
@@ -172,13 +184,15 @@ func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s.routes(), ReadHeaderTimeout: s.c.HeaderWithin, MaxHeaderBytes: s.c.MaxHeader,
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(s.d.Log.Handler(), slog.LevelDebug),
-		ConnContext: withConn, ConnState: changed, Protocols: new(http.Protocols),
+		ConnContext: withConn, ConnState: changed, Protocols: new(http.Protocols), TLSConfig: s.d.TLS,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 250, MaxReadFrameSize: 16 << 10,
+			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 512 << 10,
+			SendPingTimeout: 15 * time.Second, WriteByteTimeout: s.c.WriteWithin},
 	}
-	server.Protocols.SetHTTP1(true) // a conn has one request at a time, as no later protocol keeps it
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(s.d.TLS != nil)
 	served := make(chan error, 1)
-	go func() {
-		served <- server.Serve(counting{netutil.LimitListener(narrow{s.d.Listener}, s.c.MaxConns), &s.memory})
-	}()
+	go func() { served <- s.serve(server) }()
 	s.d.Log.Info("gateway open", "at", s.d.Listener.Addr().String())
 	close(s.ready)
 	select {
@@ -198,6 +212,23 @@ func (s *Server) Run(ctx context.Context) error {
 	<-followed
 	s.close()
 	return err
+}
+
+// serve takes connections until it is closed.
+func (s *Server) serve(server *http.Server) error {
+	l := netutil.LimitListener(narrow{s.d.Listener}, s.c.MaxConns)
+	if s.c.ProxyHeader {
+		l = headed{l, s.proxies, s.c.HeaderWithin}
+	}
+	counted := counting{Listener: l, memory: &s.memory}
+	switch {
+	case s.d.TLS != nil:
+		counted.each = tlsCost
+		return server.ServeTLS(counted, "", "")
+	case !s.c.ProxyHeader && len(s.proxies) > 0:
+		counted.only = append(loopback(), s.proxies...)
+	}
+	return server.Serve(counted)
 }
 
 // drain lets open answers end, and cuts those that do not.

@@ -112,13 +112,14 @@ func show(secret string) *shown {
 	return p
 }
 
-// admit returns the key that a request came with.
-func (r *keyring) admit(now time.Time, p *shown, address string) (*key, error) {
+// admit returns the key that a request came with. Where it came from is asked for a wrong one alone.
+func (r *keyring) admit(now time.Time, p *shown, from func() string) (*key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.keys[p.id]; p.whole && k != nil && k.AdmitsHash(p.hash, now.UnixMilli()) {
 		return k, nil
 	}
+	address := from()
 	b, _ := r.wrong.Add(address, address)
 	if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
 		return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address: wait, "+

@@ -11,6 +11,7 @@ import (
 // What requests and answers take beside their bytes, about.
 const (
 	connCost   = 16 << 10 // a connection: its buffers, and the stack of who serves it
+	tlsCost    = 64 << 10 // beside that with TLS, and what HTTP/2 reads and writes there
 	answerCost = 8 << 10
 	taskCost   = 16 << 10 // who asks for it, who reads it, and their timers
 	fieldCost  = 64       // a field of a header

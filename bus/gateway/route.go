@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -128,23 +127,25 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 	if err := s.awake.await(r.Context()); err != nil {
 		return nil, err
 	}
-	address, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		address = r.RemoteAddr
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok && c.stranger {
+		return nil, refuse(openai.CodeNoEndpoint, "this address speaks without TLS, and therefore to its proxies "+
+			"alone (gateway.proxies): ask by one of them, and take another key if it matters who saw this one")
 	}
-	return s.keys.admit(time.Now(), shownBy(r), address)
+	return s.keys.admit(time.Now(), shownBy(r), func() string { return s.asker(r) })
 }
 
 // shownBy is the secret that a request brings.
 func shownBy(r *http.Request) *shown {
 	secret := secretOf(r)
 	c, known := r.Context().Value(connKey{}).(*conn)
-	if known && c.shown != nil && c.shown.secret == secret {
-		return c.shown
+	if known {
+		if p := c.shown.Load(); p != nil && p.secret == secret {
+			return p
+		}
 	}
 	p := show(secret)
 	if known && p.whole { // others may be as long as a header
-		c.shown = p
+		c.shown.Store(p)
 	}
 	return p
 }

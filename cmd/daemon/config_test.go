@@ -171,12 +171,12 @@ func TestBadEnvironment(t *testing.T) {
 			"duration with its unit, as 10s or 1m30s",
 		"SOUK_FAIR_OPEN=10": "SOUK_FAIR_OPEN=\"10\": cannot be read as fair.open: write a " +
 			"duration with its unit, as 10s or 1m30s",
-		"SOUK_FAIR_OPNE=1h":            "SOUK_FAIR_OPNE: no field has this name: is it SOUK_FAIR_OPEN?",
-		"SOUK_FAIR_STALLS_2_ROWS=1":    "SOUK_FAIR_STALLS_2_ROWS: no field has this name",
-		"SOUK_FAIR_STALLS_0_ROWS=-4":   "SOUK_FAIR_STALLS_0_ROWS: stalls[0].rows: -4",
-		"SOUK_LOG_LEVEL=loud":          "SOUK_LOG_LEVEL: log.level: \"loud\"",
-		"SOUK_STOP_WITHIN=1s":          "SOUK_STOP_WITHIN: stop.within: 1s is shorter",
-		"SOUK_HEALTH_LISTEN=0.0.0.0:1": "SOUK_HEALTH_LISTEN: health.listen",
+		"SOUK_FAIR_OPNE=1h":          "SOUK_FAIR_OPNE: no field has this name: is it SOUK_FAIR_OPEN?",
+		"SOUK_FAIR_STALLS_2_ROWS=1":  "SOUK_FAIR_STALLS_2_ROWS: no field has this name",
+		"SOUK_FAIR_STALLS_0_ROWS=-4": "SOUK_FAIR_STALLS_0_ROWS: stalls[0].rows: -4",
+		"SOUK_LOG_LEVEL=loud":        "SOUK_LOG_LEVEL: log.level: \"loud\"",
+		"SOUK_STOP_WITHIN=1s":        "SOUK_STOP_WITHIN: stop.within: 1s is shorter",
+		"SOUK_HEALTH_LISTEN=0.0.0.0": "SOUK_HEALTH_LISTEN: health.listen",
 	} {
 		err := decode("fair", "fair.yaml", []byte(fairFile), []string{variable}, newFair())
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -251,9 +251,9 @@ func sectionsHelp(cfg Config) string {
 const commonHelp = `
 Sections that every daemon has, with their defaults:
 
-  health: {listen: ""}                 # loopback address of /livez, /readyz, /stats (JSON) and /metrics
-                                       # (Prometheus), which answers to localhost, 127.0.0.1 and [::1] as
-                                       # Host alone; empty: none
+  health: {listen: ""}                 # address of /livez, /readyz, /stats (JSON) and /metrics (Prometheus);
+                                       # on loopback it answers to localhost, 127.0.0.1 and [::1] as Host
+                                       # alone, elsewhere without /stats, which says much; empty: none
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
   stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
                                        # time to drain and 5 s); a second signal ends it at once
@@ -329,9 +329,8 @@ func (c *Common) complete(drain time.Duration) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Health.Listen != "" {
-		if err := CheckLoopback(c.Health.Listen); err != nil {
-			wrong("health.listen: %w; health says much to whoever asks, so ask it on this machine or "+
-				"through a tunnel", err)
+		if err := CheckLoopback(c.Health.Listen); err != nil && !errors.Is(err, ErrRemote) {
+			wrong("health.listen: %w", err)
 		}
 	}
 	var level slog.Level

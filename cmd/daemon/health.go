@@ -22,7 +22,8 @@ import (
 //	/stats   its counts as JSON
 //	/metrics what of it Prometheus is to watch, as text
 //
-// It listens on loopback, and answers to loopback's names alone; see [ByLoopbackName].
+// On loopback it answers to loopback's names alone; see [ByLoopbackName]. Where other machines reach it, they
+// ask it by any name, and /stats is not shown: it says much.
 type health struct {
 	name, version string
 	began         time.Time
@@ -189,7 +190,12 @@ func (h *health) listen(address string) error {
 		}
 		json.NewEncoder(w).Encode(r)
 	})
+	remote := errors.Is(CheckLoopback(address), ErrRemote)
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
+		if remote {
+			http.Error(w, "/stats is shown where health.listen is on loopback", http.StatusNotFound)
+			return
+		}
 		h.mu.Lock()
 		stats := h.stats
 		h.mu.Unlock()
@@ -214,7 +220,11 @@ func (h *health) listen(address string) error {
 		}
 	})
 	h.listener = l
-	h.server = &http.Server{Handler: ByLoopbackName(mux), ReadHeaderTimeout: 5 * time.Second,
+	var handler http.Handler = mux
+	if !remote {
+		handler = ByLoopbackName(mux)
+	}
+	h.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10}
 	go h.server.Serve(l)
 	return nil

@@ -102,3 +102,30 @@ func TestNoPageReadsHealthByRebinding(t *testing.T) {
 		t.Errorf("/stats by its own name: %s", body)
 	}
 }
+
+// Where other machines reach it, health is asked by any name, and does not show what the daemon counts.
+func TestHealthBeyondLoopback(t *testing.T) {
+	h := newHealth("fair", "v")
+	if err := h.listen("0.0.0.0:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	_, port, err := net.SplitHostPort(h.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, status := range map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200, "/stats": 404} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:"+port+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "pod-7.example"
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Body.Close(); a.StatusCode != status {
+			t.Errorf("%s: %d, want %d", path, a.StatusCode, status)
+		}
+	}
+}

@@ -30,18 +30,21 @@ func main() {
 type config struct {
 	daemon.Common `yaml:",inline"`
 	Market        daemon.Market  `yaml:"market"`
-	Listen        string         `yaml:"listen"` // host:port for clients, loopback only
+	Listen        string         `yaml:"listen"` // host:port for clients
 	Gateway       gateway.Config `yaml:"gateway"`
 }
 
 const example = daemon.MarketExample +
-	`listen: 127.0.0.1:8080            # where clients come; loopback only, so put a proxy with TLS before it
+	`listen: 127.0.0.1:8080            # where clients come; beyond loopback with gateway.tls or gateway.proxies
 gateway:                          # every field has a default, see below
   id: gateway-a                   # the name in its creds if not given
   max_open: 4096                  # answers at once
   max_open_per_key: 2048          # of one key that has no limit of its own
   max_memory: 536870912           # bytes for all requests and answers; beyond that new ones are refused
   cors: []                        # origins of web pages that may ask, as https://chat.example.org; "*": any
+  tls: {cert: "", key: ""}        # files in PEM: with them it speaks TLS, HTTP/2 too; read again when renewed
+  proxies: []                     # addresses or networks of proxies before it, whose X-Forwarded-For counts
+  proxy_header: false             # their connections begin with the PROXY protocol's header, version 1 or 2
   pprof: ""                       # 127.0.0.1:6060 shows go tool pprof where time and memory go
   drain: 20s                      # for open answers when it is told to stop
 `
@@ -80,7 +83,12 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	defer stop()
-	s, err := gateway.New(c.Gateway, gateway.Deps{Bus: l.Bus, Registry: l.Registry, Listener: at, Log: p.Log})
+	secure, err := daemon.ServerTLS(c.Gateway.TLS.Cert, c.Gateway.TLS.Key)
+	if err != nil {
+		return fmt.Errorf("gateway.%w", err)
+	}
+	s, err := gateway.New(c.Gateway, gateway.Deps{Bus: l.Bus, Registry: l.Registry, Listener: at, TLS: secure,
+		Log: p.Log})
 	if err != nil {
 		return err
 	}
@@ -109,9 +117,10 @@ func (c *config) Complete() error {
 		c.Gateway.ID = cmp.Or(c.Market.Named(), "gateway-"+strings.ToLower(rand.Text()[:8]))
 	}
 	var errs []error
-	if err := daemon.CheckLoopback(c.Listen); err != nil {
-		errs = append(errs, fmt.Errorf("listen: %w; keys would cross the network in clear: let a proxy with TLS "+
-			"on this machine listen there", err))
+	if err := daemon.CheckLoopback(c.Listen); err != nil &&
+		!(errors.Is(err, daemon.ErrRemote) && c.Gateway.BeyondLoopback()) {
+		errs = append(errs, fmt.Errorf("listen: %w; keys would cross the network in clear: give gateway.tls, or "+
+			"say by gateway.proxies which proxies with TLS stand before it", err))
 	}
 	return errors.Join(append(errs, c.Gateway.Validate(), c.Market.Validate())...)
 }

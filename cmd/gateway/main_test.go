@@ -41,6 +41,9 @@ func TestBadConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listen: 0.0.0.0:8080\n":               "g.yaml:1: listen: \"0.0.0.0:8080\" is not on loopback; keys",
 		"listen: x\n":                          "write host:port",
+		"gateway: {tls: {cert: c.pem}}\n":      "g.yaml:1: tls: give the files of both",
+		"gateway: {proxies: [10.0.0.0/99]}\n":  "g.yaml:1: proxies[0]: \"10.0.0.0/99\": write an address",
+		"gateway: {proxy_header: true}\n":      "g.yaml:1: proxy_header: say by proxies",
 		"gateway: {drain: 0s}\n":               "g.yaml:1: drain: 0s is not above 0",
 		"gateway: {max_open: 0}\n":             "g.yaml:1: max_open: 0 is not within 1",
 		"gateway: {max_memory: 99999999}\n":    "g.yaml:1: max_memory: 99999999 is less than twice what max_conns",
@@ -53,6 +56,17 @@ func TestBadConfiguration(t *testing.T) {
 		if code := run(t.Context(), write(t, text), &errs, "--check-config"); code != daemon.ExitUsage ||
 			!strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, want %q in\n%s", text, code, want, &errs)
+		}
+	}
+}
+
+// Beyond loopback a gateway listens with TLS or behind proxies, and so does its health.
+func TestBeyondLoopback(t *testing.T) {
+	for _, text := range []string{"gateway: {tls: {cert: c.pem, key: k.pem}}\n", "gateway: {proxies: [10.0.0.7]}\n"} {
+		var errs bustest.Buffer
+		text = "listen: 0.0.0.0:8080\nhealth: {listen: 0.0.0.0:9408}\n" + text
+		if code := run(t.Context(), write(t, text), &errs, "--check-config"); code != daemon.ExitOK {
+			t.Errorf("%s: exit code %d: %s", text, code, &errs)
 		}
 	}
 }

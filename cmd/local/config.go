@@ -23,7 +23,8 @@ import (
 type Config struct {
 	// address of the NATS server; loopback only; another port where that one is taken. Default 127.0.0.1:4222
 	Listen string `yaml:"listen"`
-	// address of the HTTP gateway, likewise; default 127.0.0.1:8080, or any port where NATS has any; "": none
+	// address of the HTTP gateway, likewise, and beyond loopback with gateway.tls or gateway.proxies; default
+	// 127.0.0.1:8080, or any port where NATS has any; "": none
 	HTTP    *string  `yaml:"http"`
 	Domains []Domain `yaml:"domains"`
 	Agents  []Agent  `yaml:"agents"`
@@ -168,9 +169,14 @@ func (c Config) Validate() error {
 		bad("listen: %w: this market speaks without TLS. Listen on 127.0.0.1 and reach it from elsewhere by "+
 			"an SSH tunnel, or run its parts as processes, with `souk infra`", err)
 	}
+	g, err := c.gateway()
+	if err != nil {
+		errs = append(errs, err)
+	}
 	if at := c.HTTPAddress(); at != "" {
-		if err := daemon.CheckLoopback(at); err != nil {
-			bad("http: %w", err)
+		err := daemon.CheckLoopback(at)
+		if err != nil && !(errors.Is(err, daemon.ErrRemote) && g.BeyondLoopback()) {
+			bad("http: %w: give gateway.tls, or gateway.proxies that stand before it", err)
 		}
 	}
 	if !(c.Speedup > 0 && c.Speedup <= 1e6) {
@@ -241,9 +247,6 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if _, err := c.treasury(); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := c.gateway(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

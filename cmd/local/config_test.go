@@ -129,6 +129,12 @@ func TestLoopbackOnly(t *testing.T) {
 			t.Errorf("%s: %v, want allowed = %v", address, err, ok)
 		}
 	}
+	for more, ok := range map[string]bool{"": false, "gateway: {proxies: [10.0.0.7]}\n": true,
+		"gateway: {tls: {cert: c.pem, key: k.pem}}\n": true} {
+		if _, err := ParseConfig("http.yaml", []byte(small+"http: 0.0.0.0:8080\n"+more)); (err == nil) != ok {
+			t.Errorf("http beyond loopback with %q: %v", more, err)
+		}
+	}
 }
 
 func TestOneMarketPerDirectory(t *testing.T) {

@@ -161,12 +161,18 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 		return errors.Join(err, l.Close())
 	}
 	m.opened = append(m.opened, stop)
-	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Opens: m.sells,
-		Log: m.log})
+	secure, err := daemon.ServerTLS(c.TLS.Cert, c.TLS.Key)
+	if err != nil {
+		return errors.Join(fmt.Errorf("gateway.%w", err), l.Close())
+	}
+	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, TLS: secure,
+		Opens: m.sells, Log: m.log})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	m.state.HTTP = "http://" + l.Addr().String()
+	if m.state.HTTP = "http://" + l.Addr().String(); secure != nil {
+		m.state.HTTP = "https://" + l.Addr().String()
+	}
 	return m.run(ctx, "gateway", m.gateway)
 }
 
