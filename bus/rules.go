@@ -29,6 +29,7 @@ import (
 //	id, id?         an id; one that may be left out
 //	needed          a name that may not be left out
 //	reply           what [ReplyTo] makes, or nothing
+//	tags            what [Tags] makes
 //	most:N          a list of at most N
 //	others          see texts, ranges and choices
 var (
@@ -205,6 +206,8 @@ func stringOf(t reflect.Type, want string) rule {
 			}
 			return notID(v.String())
 		}
+	case want == "tags":
+		return func(v reflect.Value) error { return notTags(v.String()) }
 	case want == "reply":
 		return func(v reflect.Value) error { return notReply(v.String()) }
 	case size > 0:

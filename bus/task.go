@@ -59,6 +59,11 @@ type Task struct {
 	// the hub named by an earlier Result of the session; honoured while it has room
 	Hub      string `json:"hub,omitempty" msgpack:"hub,omitempty" want:"id?"`
 	Failover string `json:"failover,omitempty" msgpack:"failover,omitempty" want:"failover"` // "" or "off"
+	// What tells it from the client's others in journals, where it is nobody's else: by a gateway, the id of
+	// its request, "" where the task's own says that; the API key that it came with; and what [Tags] makes.
+	Request string `json:"-" msgpack:"request,omitempty" want:"tags"`
+	Key     string `json:"-" msgpack:"key,omitempty" want:"id?"`
+	Tags    string `json:"-" msgpack:"tags,omitempty" want:"tags"`
 	// 0 is the first; the hub counts
 	Attempt int `json:"-" msgpack:"attempt,omitempty" want:"attempt"`
 	// the answer broke off: go on from here

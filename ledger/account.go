@@ -77,6 +77,16 @@ var idByte = func() (t [256]bool) {
 	return t
 }()
 
+// Bytes of a request's id and of a task's tags, as on the bus.
+const maxRequest, maxTags = 128, 512
+
+// unbroken reports whether s has characters alone that break no line of a log or a table.
+func unbroken(s string, most int) bool {
+	return len(s) <= most && strings.TrimFunc(s, func(c rune) bool {
+		return c < 256 && (idByte[c] || strings.ContainsRune(".~%+=&:/@", c))
+	}) == ""
+}
+
 // Balance is an account and what is in it.
 type Balance struct {
 	Account string         `json:"account"`

@@ -210,6 +210,7 @@ func (d *decoder) hold(h *Hold) {
 	h.Expires, h.Boot = d.Varint(), d.Varint()
 	d.Fill(h.Digest[:])
 	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.name(), d.Text(), d.Int()
+	h.Request, h.Key, h.Tags = d.Text(), d.name(), d.Text()
 }
 
 // heads reads what a book needs of rounds' and outcomes' canonical bytes without decoding them.

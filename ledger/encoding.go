@@ -31,7 +31,8 @@ import (
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
-//	          digest 16 bytes; tariff ±; reader, token strings; asserted ±
+//	          digest 16 bytes; tariff ±; reader, token strings; asserted ±;
+//	          request, key, tags strings
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
 //	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
 //	          relayed ±, most ±, cost ±
@@ -151,7 +152,8 @@ func appendHold(b []byte, h *Hold) []byte {
 		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
 		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
 	b = binary.AppendVarint(append(b, h.Digest[:]...), int64(h.Tariff))
-	return binary.AppendVarint(appendStrings(b, h.Reader, h.Token), int64(h.Asserted))
+	b = binary.AppendVarint(appendStrings(b, h.Reader, h.Token), int64(h.Asserted))
+	return appendStrings(b, h.Request, h.Key, h.Tags)
 }
 
 func appendBudget(b []byte, u *Budget) []byte {

@@ -110,6 +110,12 @@ type Hold struct {
 	// Prompt tokens that are due as cached, whatever the engine finds: the agent got the task because it
 	// reported to hold them.
 	Asserted int `json:",omitempty"`
+
+	// What tells it from the client's others: the id of its request, empty where the task's says that; the
+	// API key that it came with; and tags, as bus.Tags writes them.
+	Request string `json:",omitempty"`
+	Key     string `json:",omitempty"`
+	Tags    string `json:",omitempty"`
 }
 
 // Capture ends a hold in payment: Cost to the agent, [Hold.Due] - Fee to surplus, Fee to fee, the rest back.

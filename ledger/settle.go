@@ -51,6 +51,9 @@ func (h *Hold) valid(id string) error {
 	case (h.Reader != "" || h.Token != "") && !(ValidID(h.Reader) && ValidID(h.Token)):
 		return broken(ErrIllegal, "I17", id, "reader and token likewise, or neither", "%q, %q", clip(h.Reader),
 			clip(h.Token))
+	case h.Key != "" && !ValidID(h.Key) || !unbroken(h.Request, maxRequest) || !unbroken(h.Tags, maxTags):
+		return broken(ErrIllegal, "I17", id, "a key likewise; a request and tags that break no line", "%q, %q, %q",
+			clip(h.Key), clip(h.Request), clip(h.Tags))
 	case h.Amount < 0 || h.Premium < 0 || h.Fee < 0 || h.Quoted < 0:
 		return broken(ErrIllegal, "I2", id, "no negative amount", "hold %s, premium %s, fee %s, quote %s",
 			h.Amount, h.Premium, h.Fee, h.Quoted)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -193,7 +194,8 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	}
 	a.mu.Unlock()
 	if e.Engine {
-		a.log.Warn("the engine failed a task", "hold", s.Hold, "err", e.Fault)
+		a.log.Warn("the engine failed a task", "hold", s.Hold, "task", d.Task.ID, "request",
+			cmp.Or(d.Task.Request, d.Task.ID), "err", e.Fault)
 		nudge(a.check)
 	}
 	if silent {

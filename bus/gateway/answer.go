@@ -16,6 +16,7 @@ import (
 // until its last task has ended or it is given up.
 type answer struct {
 	s     *Server
+	of    request // that asked for it first
 	key   admitted
 	keyID string
 	asked *openai.Asked

@@ -96,7 +96,10 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 	if err := limit(asked, &about); err != nil {
 		return nil, err
 	}
-	a := &answer{key: admitted{k, shownBy(r).hash}, keyID: about.ID, asked: asked,
+	if response != nil {
+		asked.Tags = append(asked.Tags, response.Tags...)
+	}
+	a := &answer{of: requestIn(r), key: admitted{k, shownBy(r).hash}, keyID: about.ID, asked: asked,
 		kept: resume && asked.Stream, response: response,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
@@ -114,6 +117,9 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
 	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
 		a.shape.ID = rand.Text()
+		if a.of.ours {
+			a.shape.ID = a.of.id
+		}
 	}
 	a.named = a.again || asked.Tasks[0].ID != ""
 	for i := range asked.Tasks {
@@ -125,6 +131,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 		case a.again || t.ID == "":
 			t.ID = a.shape.ID
 		}
+		s.label(t, a.of, &about, asked.Tags)
 	}
 	if err := s.awake.await(r.Context()); err != nil { // its body may have been long in coming
 		return nil, err

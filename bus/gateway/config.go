@@ -50,6 +50,8 @@ type Config struct {
 	MaxItems    int           `yaml:"max_items"`         // bytes of them
 	MaxItemsKey int           `yaml:"max_items_per_key"` // and of those of one key
 
+	HashTags bool `yaml:"hash_tags"` // of user and metadata journals keep hashes, see bus.Tags
+
 	// bytes that all requests and answers may take, with what is kept; a new request beyond that is refused
 	MaxMemory int `yaml:"max_memory"`
 

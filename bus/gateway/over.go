@@ -63,10 +63,13 @@ func (a *answer) finish() {
 	if a.leave != nil {
 		a.leave.Stop()
 	}
-	refused := a.refused
+	refused, began := a.refused, a.began
 	close(a.over)
 	a.tell()
 	a.mu.Unlock()
+	if refused != nil && began { // else who asks is refused, and that is told
+		a.s.tellRefused(a.of, a.keyID, refused)
+	}
 	a.s.finished(a, refused)
 }
 

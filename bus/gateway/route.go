@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/url"
@@ -44,6 +45,11 @@ func (s *Server) routes() http.Handler {
 			}
 			if err != nil {
 				s.refuse(w, err)
+				id := ""
+				if k != nil {
+					id = s.keys.about(k).ID
+				}
+				s.tellRefused(requestIn(r), id, asRefusal(err))
 			}
 		})
 	}
@@ -65,7 +71,10 @@ func (s *Server) routes() http.Handler {
 			c.begin()
 		}
 		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0}
-		read := r.WithContext(r.Context()) // net/http goes by the body of its own, once the handler has ended
+		asked := requestOf(r)
+		w.Header().Set(requestHeader, asked.id)
+		// net/http goes by the body of its own, once the handler has ended
+		read := r.WithContext(context.WithValue(r.Context(), requestKey{}, asked))
 		read.Body = body
 		let := s.lets(w.Header(), r)
 		if r.Method == http.MethodOptions {

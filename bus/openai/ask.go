@@ -23,6 +23,7 @@ type Asked struct {
 	Stream bool       // events, else one object
 	Usage  bool       // an event with the usage at the end of the stream
 	IDs    bool       // token ids in every event
+	Tags   []bus.Tag  // what it says of itself: user, and then metadata
 }
 
 // Ask reads the body of a request over HTTP and its headers X-Souk-* and X-IEMAS-*, of a client that the
@@ -47,7 +48,8 @@ func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Erro
 		return nil, asError(err)
 	}
 	t.Whole = !b.stream
-	a := &Asked{Kind: t.Kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
+	a := &Asked{Kind: t.Kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs,
+		Tags: b.tags()}
 	if a.IDs && !a.Stream {
 		return nil, refusal(bus.CodeUnsupportedField, "return_token_ids: a whole answer has none; ask with "+
 			"stream: true, whose events have them")
@@ -95,6 +97,38 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 		t.Session = SessionOf(string(b.AppendString(nil, b.of["prompt_cache_key"])))
 	}
 	return nil
+}
+
+// tags names a request by its user, and the first pairs of its metadata.
+func (b *body) tags() (all []bus.Tag) {
+	if b.has("user") {
+		all = append(all, bus.Tag{Name: "user", Value: b.plainly(b.of["user"])})
+	}
+	return metadata(all, b.Text(b.of["metadata"]))
+}
+
+// metadata appends the first pairs of an object that has been read; of anything else, none.
+func metadata(all []bus.Tag, object []byte) []bus.Tag {
+	s := Scan(object)
+	s.Deepest = deepest
+	if len(object) > 0 && object[0] == '{' {
+		s.Object(func(key Span) bool {
+			v, ok := s.Value()
+			if len(all) < bus.MaxTag && string(s.Text(v)) != "null" {
+				all = append(all, bus.Tag{Name: string(s.Name(key)), Value: s.plainly(v)})
+			}
+			return ok
+		})
+	}
+	return all
+}
+
+// plainly returns a string's text, and any other value as it is written.
+func (s *Scanner) plainly(v Span) string {
+	if s.data[v.From] == '"' {
+		return string(s.Name(v))
+	}
+	return string(s.Text(v))
 }
 
 // SessionOf turns a name into a session id: the name itself where it is a valid id, else its hash.

@@ -82,7 +82,7 @@ var members = func() map[string]string {
 		"return_token_ids", "echo", "chat_template_kwargs", "tool_choice", "response_format",
 		"reasoning_effort",
 		"cache_salt", "truncate_prompt_tokens", "add_special_tokens", "seed", "prompt_cache_key",
-		"modalities",
+		"modalities", "user", "metadata",
 	}, maps.Keys(refused)) {
 		all[name] = name
 	}

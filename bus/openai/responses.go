@@ -13,8 +13,9 @@ import (
 // Responses is a request to /v1/responses. The market answers chats: such a request is read as a chat of the
 // same meaning, and the answer is written as a response ([Response]).
 type Responses struct {
-	Chat  []byte // the body of a chat that asks the same
-	Store bool   // later requests may name what is answered, by its items' ids
+	Chat  []byte    // the body of a chat that asks the same
+	Store bool      // later requests may name what is answered, by its items' ids
+	Tags  []bus.Tag // of its metadata, which no chat is told
 
 	echo map[string]json.RawMessage // what the answer repeats of the request
 }
@@ -125,6 +126,7 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	if r.Chat, err = encodeJSON(out); err != nil {
 		return bad("the body: %v", err)
 	}
+	r.Tags = metadata(nil, in["metadata"])
 	r.keepEcho(in)
 	return nil
 }

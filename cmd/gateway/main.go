@@ -46,6 +46,7 @@ gateway:                          # every field has a default, see below
   proxies: []                     # addresses or networks of proxies before it, whose X-Forwarded-For counts
   proxy_header: false             # their connections begin with the PROXY protocol's header, version 1 or 2
   pprof: ""                       # 127.0.0.1:6060 shows go tool pprof where time and memory go
+  hash_tags: false                # true: journals keep hashes of user and metadata, not their text
   drain: 20s                      # for open answers when it is told to stop
 `
 

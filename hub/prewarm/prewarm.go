@@ -118,8 +118,8 @@ func (r *Room[T]) Copy(of *bus.Task, client, model string) bus.Task {
 	m := *of
 	m.Client, m.ID = client, fmt.Sprintf("prewarm-%d-%d", r.turn.Epoch, r.named)
 	r.named++
-	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox = "", 0, "", "", "", ""
-	m.SessionEnd, m.BackMS, m.Parent, m.Next, m.Declared = false, 0, "", "", false
+	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox, m.Tags = "", 0, "", "", "", "", ""
+	m.SessionEnd, m.BackMS, m.Parent, m.Next, m.Declared, m.Request, m.Key = false, 0, "", "", false, "", ""
 	m.Reply = bus.ReplyTo(r.turn.Journal, m.ID)
 	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", 1, model, bus.Terms{}
 	return m

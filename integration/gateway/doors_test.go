@@ -23,11 +23,20 @@ import (
 // captures returns a client's payments by task, as journaled, and the number of its holds.
 func (h *house) captures(client string) (paid map[string]market.Credits, holds int) {
 	h.t.Helper()
+	paid = map[string]market.Credits{}
+	h.eachCapture(client, &holds, func(hold *ledger.Hold, c *ledger.Capture) {
+		paid[hold.Task] += c.Cost + hold.Due(c)
+	})
+	return paid, holds
+}
+
+// eachCapture reads a client's captures, with their holds.
+func (h *house) eachCapture(client string, holds *int, each func(*ledger.Hold, *ledger.Capture)) {
+	h.t.Helper()
 	paths, err := journal.Find(h.dir)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	paid = map[string]market.Credits{}
 	for _, p := range paths {
 		open := map[string]*ledger.Hold{}
 		if err := journal.Read(p, func(f ledger.Frame) error {
@@ -35,10 +44,9 @@ func (h *house) captures(client string) (paid map[string]market.Credits, holds i
 				switch {
 				case r.Hold != nil && r.Hold.Client == client:
 					open[r.ID] = r.Hold
-					holds++
+					*holds++
 				case r.Capture != nil && open[r.Capture.Hold] != nil:
-					hold := open[r.Capture.Hold]
-					paid[hold.Task] += r.Capture.Cost + hold.Due(r.Capture)
+					each(open[r.Capture.Hold], r.Capture)
 				}
 			}
 			return nil
@@ -46,7 +54,6 @@ func (h *house) captures(client string) (paid map[string]market.Credits, holds i
 			h.t.Fatal(err)
 		}
 	}
-	return paid, holds
 }
 
 // captured is the sum of it.

@@ -44,6 +44,11 @@ func sentence(r *ledger.Record) string {
 		if h.Asserted > 0 {
 			s += fmt.Sprintf("; its agent says that it holds %d prompt tokens", h.Asserted)
 		}
+		for _, said := range [][2]string{{"request", h.Request}, {"key", h.Key}, {"tags", h.Tags}} {
+			if said[1] != "" {
+				s += "; " + said[0] + " " + said[1]
+			}
+		}
 		return s
 	case r.Capture != nil:
 		c := r.Capture
