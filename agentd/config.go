@@ -204,8 +204,8 @@ func (a AgentConfig) faults() (errs []error) {
 		v    time.Duration
 	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe},
 		{"relay_every", e.RelayEvery}} {
-		if d.v < 0 || d.v > 24*time.Hour {
-			wrong("engine.%s: %v is not within 0 and 24h", d.name, d.v)
+		if d.v < 0 || d.v > time.Hour {
+			wrong("engine.%s: %v is not within 0 and 1h", d.name, d.v)
 		}
 	}
 	if e.RelayEvery > time.Second {
@@ -272,5 +272,6 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
 		Engine:   info.Version,
 		Template: info.Template,
+		FirstMS:  a.Engine.FirstEvent.Milliseconds(),
 	}
 }

@@ -136,7 +136,10 @@ type EngineConfig struct {
 	// http://host:port, without /v1; empty: vLLM's usual port on this machine
 	URL    string `yaml:"url"`
 	APIKey string `yaml:"api_key"` // sent as a bearer token; empty = none
-	// most time from the request to the first event: queueing and prefill
+	// most silence from the request to the first event: queueing and prefill, and whatever the engine loads
+	// first. 0: by its own pace: several times what the prompt takes at the rate that was seen, and at least
+	// half a minute; before any was seen two minutes, or 10 ms for each token; and longer while its counters
+	// move
 	FirstEvent time.Duration `yaml:"first_event"`
 	Progress   time.Duration `yaml:"progress"` // most time between two events after that
 	// least silence after which an engine hangs whose counters stand still, too
@@ -166,7 +169,6 @@ type Adapter struct {
 func (c EngineConfig) WithDefaults() EngineConfig {
 	return filled(c, EngineConfig{
 		URL:        "http://127.0.0.1:8000",
-		FirstEvent: 2 * time.Minute,  // a long prompt behind a full queue
 		Progress:   30 * time.Second, // a preempted stream waits for others to finish; a dead engine for ever
 		Suspect:    2 * time.Second,  // gaps of a live engine stay below 0.2 s
 		Probe:      5 * time.Second,

@@ -45,7 +45,9 @@ type Registration struct {
 	Class    string   `json:"class,omitempty"`
 	Features []string `json:"features,omitempty"`
 	State    string   `json:"state" want:"state"`
-	Engine   string   `json:"engine,omitempty"` // version
+	// that its engine may say nothing before an answer, as its operator says: see EngineConfig.FirstEvent
+	FirstMS int64  `json:"first_ms,omitempty" want:"ms"`
+	Engine  string `json:"engine,omitempty"` // version
 	// tokens that its chat template adds to a prompt; nil: not measured
 	Template *Template `json:"template,omitempty"`
 	// boots of earlier lives of which completions are still to come

@@ -86,6 +86,7 @@ func testConfig() hub.Config {
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
+	c.SlowestITL = 100 * time.Millisecond // so that holds end in a minute or two
 	c.Parts = testParts
 	return c
 }

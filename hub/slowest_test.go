@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -30,49 +29,24 @@ func (h *house) serveSlowly(id string, itl time.Duration) time.Duration {
 	return held
 }
 
-// Money is held for an answer of 100 tokens by what its agent has reported, as far as that is believed.
+// Money is held for an answer of 100 tokens by what its agent has reported, as far as that is believed, and
+// for a prompt of 100 by what is assumed.
 func TestHowLongMoneyIsHeld(t *testing.T) {
 	tokens := func(itl time.Duration) time.Duration { return 100*itl + hub.Default().HoldGrace }
 	for _, c := range []struct {
-		name   string
-		others time.Duration // what two others of its class take
-		class  string        // of the others; empty: the same
-		says   time.Duration
-		want   time.Duration
+		name       string
+		says, want time.Duration
 	}{
-		{"nothing is known", 0, "", 0, tokens(100 * time.Millisecond)},
-		{"it is slow, and given time", 0, "", 250 * time.Millisecond, tokens(250 * time.Millisecond)},
-		{"it claims a minute, alone in its class", 0, "", time.Minute, tokens(400 * time.Millisecond)},
-		{"it claims a minute among fast ones", 10 * time.Millisecond, "", time.Minute,
-			tokens(400 * time.Millisecond)},
-		{"it is slow among slow ones", 200 * time.Millisecond, "", 700 * time.Millisecond,
-			tokens(700 * time.Millisecond)},
-		{"it claims a minute among slow ones", 200 * time.Millisecond, "", time.Minute,
-			tokens(800 * time.Millisecond)},
-		{"it claims a minute, and another class is slow", 200 * time.Millisecond, "cpu", time.Minute,
-			tokens(400 * time.Millisecond)},
-		{"they lie together", time.Minute, "", time.Minute, tokens(time.Second)},
+		{"nothing is known", 0, tokens(100 * time.Millisecond)},
+		{"it is slow, and given time", 250 * time.Millisecond, tokens(250 * time.Millisecond)},
+		{"it claims a minute", time.Minute, tokens(400 * time.Millisecond)},
 	} {
 		h := newHouse(t, nil)
-		if c.others > 0 {
-			for i := range 2 {
-				reg := registration(fmt.Sprintf("b-%d", i), "llama", 1, 0.9, card(1, 1, 4))
-				reg.Class = c.class
-				h.must(h.register(reg))
-				h.serveSlowly(fmt.Sprintf("b%d", i), c.others)
-				h.leave(reg.Agent)
-			}
-			for i := range 2 { // they are there, and busy
-				reg := registration(fmt.Sprintf("b-%d", i), "llama", 1, 0.9, card(1, 1, 4))
-				reg.Class, reg.State = c.class, bus.StateDraining
-				h.must(h.register(reg))
-			}
-		}
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 		if c.says > 0 {
 			h.serveSlowly("t1", c.says)
 		}
-		if got := h.serveSlowly("t2", time.Millisecond); got > c.want || got < c.want-c.want/50 {
+		if got := h.serveSlowly("t2", time.Millisecond); got > c.want+c.want/50 || got < c.want-c.want/50 {
 			t.Errorf("%s: held for %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -119,8 +93,8 @@ func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 		}
 		return agents
 	}
-	assumed := 1000 * hub.Default().SlowestITL
-	if got := held(190, 0); got[0] != assumed {
+	assumed := 1000 * testConfig().SlowestITL
+	if got := held(190, 0); got[0] < assumed || got[0] > assumed+time.Second {
 		t.Errorf("after few answers money is held for %v, want %v", got[0], assumed)
 	}
 	seen := held(300, 0)

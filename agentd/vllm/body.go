@@ -64,7 +64,7 @@ const (
 
 // kindsOf are the members of a body that ask for a kind.
 var kindsOf = map[string]kinds{
-	"logprobs": kindLogprobs, "top_logprobs": kindLogprobs,
+	"logprobs": kindLogprobs, "top_logprobs": kindLogprobs, "prompt_logprobs": kindLogprobs,
 	"response_format": kindGrammar, "structured_outputs": kindGrammar,
 	"tools": kindTools, "tool_choice": kindChoice,
 	"top_p": kindTop, "top_k": kindTop, "min_p": kindTop,
@@ -78,7 +78,8 @@ func kindOf(name, value []byte) kinds {
 	k := kindsOf[string(name)]
 	switch string(value) { // what clients write who ask for nothing
 	case "null", "false", "[]", "{}", "0", "0.0", "1", "1.0", `"auto"`, `"none"`:
-		if k != kindSeed || string(value) == "null" {
+		// of completions "logprobs": 1, and 0, are numbers of tokens
+		if number := value[0] <= '9' && value[0] >= '0'; !number || k != kindSeed && k != kindLogprobs {
 			return 0
 		}
 	}

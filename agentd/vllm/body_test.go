@@ -86,6 +86,9 @@ func TestKinds(t *testing.T) {
 		`{"tools":[],"tool_choice":"auto"}`:              0,
 		`{"tools":[{}],"tool_choice":"required"}`:        kindTools | kindChoice,
 		`{"top_p":1,"frequency_penalty":0,"seed":0}`:     kindSeed,
+		`{"prompt":"a","logprobs":1}`:                    kindLogprobs,
+		`{"prompt":"a","logprobs":0}`:                    kindLogprobs,
+		`{"prompt_logprobs":0}`:                          kindLogprobs,
 		`{"top_p":0.9,"logit_bias":{"1":2}}`:             kindTop | kindBias,
 	} {
 		if _, got, err := rewrite(nil, []byte(in), agentd.Request{Model: "m"}); got != want || err != nil {

@@ -162,7 +162,11 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 		return m.answer(&s.batch), err
 	}
 	e.release(resp.Body, cancel)
-	return m.answer(&s.batch), nil
+	a := m.answer(&s.batch)
+	if !a.NoCacheReport {
+		e.pace.computed(a.TTFT, a.Usage.Prompt-a.Usage.Cached)
+	}
+	return a, nil
 }
 
 var buffers = sync.Pool{New: func() any { return new(make([]byte, readSize)) }}

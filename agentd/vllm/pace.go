@@ -16,6 +16,7 @@ type pace struct {
 	gaps    *hdrhistogram.WindowedHistogram
 	prefill time.Duration // for one chunk of a prompt: the slowest of the recent ones
 	each    time.Duration // for one token of a prompt, until the answer's first token
+	timed   bool          // these two are of prompts of which it is known how much was cached
 	first   time.Duration // from a request to its first token, whatever the prompt
 	newest  time.Time     // when the latest that has a first token was sent; an earlier one without is lost
 	hung    time.Time     // when the server was last found hanging
@@ -65,10 +66,32 @@ func (p *pace) began(now time.Time, after time.Duration, prompt int) {
 		p.newest = sent
 	}
 	p.first = slower(p.first, after)
-	if prompt > 0 {
-		p.each = slower(p.each, after/time.Duration(prompt))
-		p.prefill = slower(p.prefill, after*time.Duration(min(prompt, chunkTokens))/time.Duration(prompt))
+	if prompt > 0 && !p.timed {
+		p.slows(after, prompt)
 	}
+}
+
+// leastTokens of a prompt are enough to tell their time from that of a step.
+const leastTokens = 64
+
+// computed notes that so many tokens of an answer's prompt were not cached. Once these were enough to tell
+// how fast the server computes prompts, those that are short or may have been cached count no more.
+func (p *pace) computed(after time.Duration, tokens int) {
+	if tokens < leastTokens || after <= 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.timed {
+		p.timed, p.each, p.prefill = true, 0, 0
+	}
+	p.slows(after, tokens)
+}
+
+// slows takes in how long so many tokens of a prompt took.
+func (p *pace) slows(after time.Duration, tokens int) {
+	n := time.Duration(tokens)
+	p.each, p.prefill = slower(p.each, after/n), slower(p.prefill, after*min(n, chunkTokens)/n)
 }
 
 // slower follows a slower value at once and a faster one in small steps.
@@ -113,6 +136,21 @@ func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.patience(max(2*least, 4*p.first, 4*p.each*time.Duration(prompt))), p.first > 0
+}
+
+// The time to a first event where no other is set: at least, and while nothing was measured.
+const (
+	leastFirst   = 30 * time.Second
+	unknownFirst = 2 * time.Minute // a long prompt behind a full queue
+	unknownToken = 10 * time.Millisecond
+)
+
+// within returns how long nothing may come before the first token of an answer to a prompt of so many.
+func (p *pace) within(least time.Duration, prompt int) time.Duration {
+	if long, known := p.longFirst(least, prompt); known {
+		return max(leastFirst, long)
+	}
+	return max(unknownFirst, unknownToken*time.Duration(prompt))
 }
 
 // since reports whether a moment of the server's is after t.

@@ -3,6 +3,7 @@ package vllm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,9 @@ func (e *Engine) watch(ctx context.Context, prompt int, asks kinds,
 	d := &watchdog{e: e, ctx: ctx, prompt: prompt, born: time.Now(), asks: asks, cancel: cancel}
 	d.novel.Store(e.pace.meets(asks))
 	limit := e.cfg.FirstEvent
+	if limit == 0 {
+		limit = e.pace.within(e.cfg.Suspect, prompt)
+	}
 	d.due.Store(int64(limit))
 	d.limit.Store(int64(limit))
 	if long, ok := e.pace.longFirst(e.cfg.Suspect, prompt); ok {
@@ -70,6 +74,12 @@ func (d *watchdog) look() {
 	}
 	age := time.Since(d.born)
 	left := time.Duration(d.due.Load()) - age
+	if left <= 0 && d.e.cfg.FirstEvent == 0 && d.heard.Load() == 0 {
+		if _, moves := d.motion(0, between); moves { // it has others to serve, or is at this prompt still
+			left = time.Duration(d.limit.Load())
+			d.due.Add(int64(left))
+		}
+	}
 	if left <= 0 {
 		d.end(fmt.Sprintf("the engine sent nothing for %v", time.Duration(d.limit.Load())))
 		return
@@ -96,7 +106,7 @@ func (d *watchdog) look() {
 	default:
 		if moved := d.e.pace.still(time.Now()); moved < quiet { // until all of it is silent
 			d.timer.Reset(min(left, quiet-moved))
-		} else if d.hangs(heard, apart(long)) {
+		} else if stands, _ := d.motion(heard, apart(long)); stands {
 			d.hung(heard)
 		} else {
 			d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
@@ -125,26 +135,39 @@ const between = time.Second
 // apart is the time between them, where a silence of so long is suspicious: the last of it.
 func apart(long time.Duration) time.Duration { return min(between, long/4) }
 
-// hangs compares two readings of the server's counters, unless a stream of it moves meanwhile. A server that
-// answers neither hangs; one that reports no counters cannot be judged.
-func (d *watchdog) hangs(heard, apart time.Duration) bool {
+// motion compares two readings of the server's counters, unless a stream of it moves meanwhile. A server that
+// answers neither stands still; one that reports no counters cannot be judged.
+func (d *watchdog) motion(heard, apart time.Duration) (stands, moves bool) {
 	began := time.Now()
 	still := func() bool {
 		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.since(&d.e.pace.last, began)
 	}
 	before, err1 := d.e.get(d.ctx, "/metrics")
 	if !follow.Pause(d.ctx, apart) {
-		return false
+		return false, false
 	}
 	after, err2 := d.e.get(d.ctx, "/metrics")
 	if !still() {
-		return false
+		return false, true
 	}
 	if err1 != nil || err2 != nil {
-		return err1 != nil && err2 != nil
+		return err1 != nil && err2 != nil, false
 	}
-	was, is := generated(before), generated(after)
-	return was != nil && is != nil && *was == *is
+	if generated(before) == nil || generated(after) == nil {
+		return false, false
+	}
+	moves = !slices.Equal(counters(before), counters(after))
+	return !moves, moves
+}
+
+// counters returns those that move while the engine does anything: a prompt that is computed in chunks fills
+// its cache.
+func counters(page []byte) (all []float64) {
+	for _, name := range []string{"generation_tokens_total", "prompt_tokens_total", "kv_cache_usage_perc"} {
+		sum, _ := total(page, "vllm:"+name)
+		all = append(all, sum)
+	}
+	return all
 }
 
 func (d *watchdog) end(why string) {

@@ -98,7 +98,7 @@ func Default() Config {
 		Quality:   quality.Default(),
 		Terms:     admission.DefaultTerms(),
 		Deadlines: admission.Deadlines{Deadline: 60 * time.Second, MaxDeadline: time.Hour},
-		Limits: fleet.Limits{MaxAgents: 1024, Silence: 5 * time.Second, SlowestITL: 100 * time.Millisecond,
+		Limits: fleet.Limits{MaxAgents: 1024, Silence: 5 * time.Second, SlowestITL: time.Second,
 			Suspect: 1100 * time.Millisecond}, // an agent speaks every second
 		Times: account.Times{AccountIdle: 60 * time.Second, FundsWait: 3 * time.Second},
 

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"math/bits"
-	"slices"
 	"time"
 
 	"souk/hub/estimate"
@@ -12,9 +11,11 @@ import (
 type Pace interface {
 	// Delay returns the time that a load adds to a first token.
 	Delay(in estimate.Load) estimate.Delay
-	// SlowestITL is the slowest time between tokens that was seen lately, and OwnITL the mean; 0: none was.
+	// AtMost bounds how long a first token takes after so many tokens of prompts; false: the agent's own rate
+	// is not known.
+	AtMost(tokens int) (time.Duration, bool)
+	// SlowestITL is the slowest time between tokens that was seen lately; 0: none was.
 	SlowestITL() time.Duration
-	OwnITL() time.Duration
 	// SlowestToken returns the time between tokens that 99 in 100 answers keep, once enough were seen.
 	SlowestToken(in estimate.Load) (token time.Duration, known bool)
 }
@@ -62,36 +63,33 @@ func Nearly(d time.Duration) time.Duration {
 	return (max(0, d) + mask) &^ mask
 }
 
-const (
-	// itlTimes bounds how much slower than the agents of its class an agent is believed to be.
-	itlTimes = 4
-	// mostITL is slower than anyone reads, whatever agents say.
-	mostITL = time.Second
-)
-
 // Slowest is the time for a token that an answer of an agent is given: money is held for so long times
-// max_tokens. It is the slowest that the agent was seen to take, by its own word, and no less than is
-// assumed; so it is at most itlTimes the median of what the other agents of its class take, or what is
-// assumed where they are fast or there are none; and at most mostITL, which is the bound on agents that lie
-// together. An engine that is slower still is cut at the end of its hold's time: what was asked there is not
-// charged, and the agent not paid.
+// max_tokens. It is what is assumed, or the slowest that the agent was seen to take, by its own word, which
+// is believed up to four times what is assumed. An engine that is slower still is cut at the end of its
+// hold's time: what was asked there is not charged, and the agent not paid.
 func (r *Room[A]) Slowest(a *Agent) time.Duration {
-	own, assumed := a.pace.SlowestITL(), r.limits.SlowestITL
-	if own <= assumed {
-		return assumed
-	}
-	most := itlTimes * assumed
-	if own > most {
-		most = max(most, itlTimes*r.medianITL(a))
-	}
-	return min(own, most, max(assumed, mostITL))
+	assumed := r.limits.SlowestITL
+	return min(max(assumed, a.pace.SlowestITL()), 4*assumed)
 }
 
-// Within bounds how long an answer of an agent may take. Once two hundred answers of the agent were seen, it
-// is the time that 99 in 100 would keep if all its slots had tasks such as this one. It rests on the agent's
-// own answers, and those of its class; nobody's word makes it longer.
+// promptTokens are computed in the time that is assumed for a token of an answer, at least.
+const promptTokens = 100
+
+// Within bounds how long an answer of an agent may take. Its prompt and those sent before, whatever of them
+// is cached, get several times what the agent is expected to need; and what is assumed, as long as its own
+// rate is not known. Once two hundred answers of the agent were seen, tokens get the time that 99 in 100
+// would keep if all its slots had tasks such as this one. Where its operator gives the engine more time for a
+// first event, it has that.
 func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) time.Duration {
-	token, beside := r.Slowest(a), max(0, a.reg.Slots-1)
+	token, beside, ahead := r.Slowest(a), max(0, a.reg.Slots-1), prompt
+	for i := range a.queue.jobs {
+		ahead += a.queue.jobs[i].resident
+	}
+	first, known := a.pace.AtMost(ahead)
+	if !known {
+		first = max(first, time.Duration(ahead)*r.limits.SlowestITL/promptTokens)
+	}
+	first = max(first, min(time.Duration(a.reg.FirstMS)*time.Millisecond, time.Hour))
 	full := estimate.Load{Decoding: beside, Resident: beside * (prompt + maxTokens)}
 	if most := a.reg.KVTokens; most > 0 {
 		full.Resident = min(full.Resident, most)
@@ -99,21 +97,5 @@ func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) time.Duration {
 	if seen, known := a.pace.SlowestToken(full); known {
 		token = min(token, seen)
 	}
-	return time.Duration(maxTokens) * token
-}
-
-// medianITL is the median of the mean times between tokens of the other agents of a class; 0 without any.
-func (r *Room[A]) medianITL(a *Agent) time.Duration {
-	var all []time.Duration
-	for _, x := range r.all {
-		o := x.self()
-		if o != a && o.joined && o.seller.Class == a.seller.Class && o.pace.OwnITL() > 0 {
-			all = append(all, o.pace.OwnITL())
-		}
-	}
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[(len(all)-1)/2]
+	return first + time.Duration(maxTokens)*token
 }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,14 +10,17 @@ import (
 // pace is an agent's of which all is known, or nothing: a first token takes as much longer as there is to
 // compute, and a millisecond for each task beside it.
 type pace struct {
-	slowest, own, token time.Duration
+	slowest, token time.Duration
+	first, prompt  time.Duration // for an empty prompt, and for each token; 0: not known
 }
 
 func (p pace) Delay(in estimate.Load) estimate.Delay {
 	return estimate.Delay{All: in.Left + time.Duration(in.Decoding)*time.Millisecond, Queue: in.Left}
 }
 func (p pace) SlowestITL() time.Duration { return p.slowest }
-func (p pace) OwnITL() time.Duration     { return p.own }
+func (p pace) AtMost(tokens int) (time.Duration, bool) {
+	return p.first + time.Duration(tokens)*p.prompt, p.prompt > 0
+}
 func (p pace) SlowestToken(in estimate.Load) (time.Duration, bool) {
 	return p.token + time.Duration(in.Resident)*time.Microsecond, p.token > 0
 }
@@ -59,31 +61,43 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// An agent is given the time for a token that it was seen to take, as far as the others of its class bear
-// that out; and less, once what its answers take is known.
+// An agent is given the time for a token that it was seen to take, as far as it is believed; and less, once
+// what its answers take is known. For the prompt, and those before it, it has what its own rate needs.
 func TestHowLongAnAnswerMayTake(t *testing.T) {
-	const ms = time.Millisecond
+	const ms, s = time.Millisecond, time.Second
 	for _, c := range []struct {
-		name                string
-		own, others, within time.Duration
-		known               time.Duration
+		name   string
+		pace   pace
+		prompt int
+		before int           // tokens of the prompt of another task there
+		says   time.Duration // by its operator, for the first event
+		within time.Duration
 	}{
-		{"nothing is known", 100 * ms, 0, 100 * ms, 0},
-		{"it is slow", 250 * ms, 0, 250 * ms, 0},
-		{"it claims a minute", time.Minute, 0, 400 * ms, 0},
-		{"among others that are slow", time.Minute, 200 * ms, 800 * ms, 0},
-		{"with which it lies", time.Minute, time.Minute, time.Second, 0},
-		{"what its answers take is known", 250 * ms, 0, 20*ms + 50*time.Microsecond, 20 * ms},
+		{"nothing is known", pace{}, 40, 0, 0, 40*10*ms + 10*s},
+		{"it is slow", pace{slowest: 2500 * ms}, 40, 0, 0, 400*ms + 25*s},
+		{"it claims a minute", pace{slowest: time.Minute}, 40, 0, 0, 400*ms + 40*s},
+		{"what its answers take is known", pace{slowest: 250 * ms, token: 20 * ms}, 40, 0, 0,
+			400*ms + 10*(20*ms+50*time.Microsecond)},
+		{"a first token is expected later", pace{first: 7 * s}, 40, 0, 0, 7*s + 10*s},
+		{"a long prompt", pace{first: 7 * s}, 10_000, 0, 0, 100*s + 10*s},
+		{"behind another", pace{first: 7 * s}, 10_000, 5000, 0, 150*s + 10*s},
+		{"it takes 28 ms for a token of a prompt", pace{prompt: 28 * ms}, 10_000, 0, 0, 280*s + 10*s},
+		{"and behind another", pace{prompt: 28 * ms}, 10_000, 5000, 0, 420*s + 10*s},
+		{"it computes 100,000 a second", pace{prompt: 10 * time.Microsecond}, 10_000, 0, 0, 100*ms + 10*s},
+		{"its operator gives it five minutes", pace{}, 10_000, 0, 300 * s, 300*s + 10*s},
+		{"and a day", pace{}, 10_000, 0, 24 * time.Hour, time.Hour + 10*s},
 	} {
 		y := newYard(t)
-		y.limits.SlowestITL = 100 * ms
+		y.limits.SlowestITL = s
 		a := y.join("a")
-		a.Keeps(pace{slowest: c.own, token: c.known})
-		for i := range 2 {
-			y.join(fmt.Sprint("b", i)).Keeps(pace{own: c.others})
+		a.Keeps(c.pace)
+		a.reg.FirstMS = c.says.Milliseconds()
+		if c.before > 0 {
+			a.Begin("ann", "before", y.turn.Now())
+			a.Computes(y.turn.Nano(), c.before, 0, s, s, 10, ms)
 		}
-		if got := y.Within(a, 40, 10); got != 10*c.within {
-			t.Errorf("%s: ten tokens may take %v, want %v", c.name, got, 10*c.within)
+		if got := y.Within(a, c.prompt, 10); got != c.within {
+			t.Errorf("%s: ten tokens may take %v, want %v", c.name, got, c.within)
 		}
 	}
 }

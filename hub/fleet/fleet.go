@@ -21,10 +21,12 @@ import (
 type Limits struct {
 	// so many are sold at once, as edges of a round grow with them; of those that have left as many more are
 	// remembered
-	MaxAgents  int           `yaml:"max_agents"`
-	Suspect    time.Duration `yaml:"suspect"`     // without a word for so long it is probed
-	Silence    time.Duration `yaml:"silence"`     // without a summary for so long it gets no tasks
-	SlowestITL time.Duration `yaml:"slowest_itl"` // between tokens, until a slower one is seen
+	MaxAgents int           `yaml:"max_agents"`
+	Suspect   time.Duration `yaml:"suspect"` // without a word for so long it is probed
+	Silence   time.Duration `yaml:"silence"` // without a summary for so long it gets no tasks
+	// between tokens, and for a hundred of a prompt, until the agent's own are known: by default as a large
+	// model takes on a CPU
+	SlowestITL time.Duration `yaml:"slowest_itl"`
 }
 
 // Kept is a pointer to a hub's own record of an agent, in which [Agent] is embedded.

@@ -189,7 +189,7 @@ func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Del
 	}
 	first, work, _ := m.Line().Idle(f)
 	cold := m.Line().Later(first, work, in)
-	worst := 4 * cold
+	worst := firstTimes * cold
 	if seen, known := m.LatestFirst(cold); known {
 		worst = min(worst, seen)
 	}
@@ -241,6 +241,18 @@ func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold,
 	x.said = a.Forecast(*f)
 	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.First.Nanoseconds())
 	return x.work, x.said.TTFT
+}
+
+// firstTimes bounds how many times longer than expected a first token may take.
+const firstTimes = 4
+
+// AtMost bounds how long a first token takes that comes after so many tokens of prompts, none of them cached,
+// by the forecast of the agent, its interval and its own rate; false: that is not known.
+func (a *Agent) AtMost(tokens int) (first time.Duration, known bool) {
+	line := a.First(predict.Features{Counted: tokens})
+	own, known := a.rate.Takes(tokens)
+	seen, _ := a.Watch(line)
+	return max(firstTimes*max(line, own), seen), known
 }
 
 // computes returns how long the agent computes so many tokens behind so many cached ones, and how long by its

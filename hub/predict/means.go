@@ -310,11 +310,3 @@ type Ranges struct{ of *spread }
 
 // Ranges are the same until something is learned of the agent or [Means.Fits] changes.
 func (m *Means) Ranges() Ranges { return Ranges{m.seenRanges()} }
-
-// OwnITL is the mean time between tokens of the agent alone; 0 while none was measured.
-func (m *Means) OwnITL() time.Duration {
-	if m.Seen.ITL.Weight == 0 {
-		return 0
-	}
-	return span(m.Seen.ITL.value())
-}

@@ -258,6 +258,7 @@ func testConfig() hub.Config {
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
+	c.SlowestITL = 100 * time.Millisecond       // so that holds end in a minute or two
 	c.Suspect, c.Silence = time.Hour, time.Hour // agents of a town say nothing unless they are asked
 	return c
 }
