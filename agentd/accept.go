@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -100,6 +101,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeNoSlot, "the engine is unhealthy"
 	case a.running >= a.cfg.Slots:
 		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.Slots)
+	case a.running >= a.slots():
+		return bus.CodeNoSlot, fmt.Sprintf("the engine has room for %d tasks now", a.slots())
 	case len(a.pending)+a.running >= a.lim.MaxCompletions:
 		return bus.CodeNoSlot, fmt.Sprintf("%d completions are not acknowledged", len(a.pending))
 	}
@@ -134,8 +137,9 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	if kind == "" {
 		kind = bus.KindChat
 	}
-	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
-		Salt: d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, MaxTokens: d.MaxTokens,
+		Model: cmp.Or(d.Model, a.cfg.Model), // of when it was accepted
+		Salt:  d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
 	if d.Open && d.Task.Resume == nil {
 		r.MaxTokens = 0
 	}
@@ -166,6 +170,11 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 
 // Began tells that the first of an answer has come: the engine has computed its prompt, of these tokens.
 func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
+	a.full.takes(a.running, a.cfg.Slots)
+	a.began(d, prompt)
+}
+
+func (a *Agent) began(d *bus.Dispatch, prompt []uint32) {
 	h := a.holds[d.Hold]
 	if h == nil || h.state != serving {
 		return

@@ -44,6 +44,7 @@ type Agent struct {
 
 	generated *int64 // tokens, as the engine last counted them
 	evicts    evicts
+	full      full
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
@@ -241,6 +242,7 @@ func (a *Agent) Returned(info Info) error {
 // restarted notes that the engine started anew, with an empty cache. One that publishes events has told that
 // itself, and may have stored more since.
 func (a *Agent) restarted() {
+	a.full = full{}
 	if a.news = true; a.engine.Evidence() == bus.EvidenceInferred {
 		a.engine.Restarted()
 	}
@@ -323,10 +325,13 @@ func (a *Agent) Settled() bool { return a.running == 0 && len(a.pending) == 0 }
 // sends it now, and calls Acked or Unsent.
 func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c := &e.Completion
-	a.Began(d, nil) // or never will
+	a.began(d, nil) // or never will
 	a.running--
 	a.news = true
 	c.Boot = a.boot
+	if c.Code == bus.CodeNoSlot {
+		a.full.refuses(a.running)
+	}
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending
 		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {

@@ -55,6 +55,8 @@ func (a *Agent) Ready(now time.Time) Ready {
 		Faults: a.policies.Faults(), Heard: a.heard}
 	a.heard = nil
 	late := a.look(now)
+	room, due := a.full.passes(now)
+	a.news = a.news || room
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
@@ -74,6 +76,9 @@ func (a *Agent) Ready(now time.Time) Ready {
 	}
 	if !late.IsZero() && late.Before(r.Wake) {
 		r.Wake = late
+	}
+	if !room && !due.IsZero() && due.Before(r.Wake) {
+		r.Wake = due
 	}
 	if a.claim != nil {
 		var wake time.Time
@@ -141,9 +146,10 @@ func (a *Agent) late() (ids []string) {
 // summary makes the agent's next summary.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(),
 		InFlight: a.running, Price: a.cfg.Price,
 		Prefills: a.prefills, Ahead: a.ahead, Late: a.late(), Held: a.engine.Said()}
+	a.offers(&s)
 	if a.engine.Prefixes() == 0 { // its hub knows better what it sent, and what of that is cached
 		s.Ahead = 0
 	}
