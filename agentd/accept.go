@@ -127,7 +127,7 @@ func (a *Agent) remember(id string, h *hold) {
 // Begin returns the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
 	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
-	r.watch, r.now, r.forgets = a.watch(d), a.now, a.info.Forgets
+	r.watch, r.now, r.forgets, r.shared = a.watch(d), a.now, a.info.Forgets, a.info.Shared
 	return r
 }
 

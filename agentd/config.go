@@ -199,6 +199,10 @@ func (a AgentConfig) faults() (errs []error) {
 		wrong("engine.url: %w", err)
 	}
 	e := a.Engine
+	if k := e.Kind; !slices.Contains([]string{"", KindVLLM, KindSGLang, KindLlamaCpp, KindOpenAI}, k) {
+		wrong("engine.kind: %.80q is not %s, %s, %s or %s: leave it out, and the engine is asked", k, KindVLLM,
+			KindSGLang, KindLlamaCpp, KindOpenAI)
+	}
 	for _, d := range []struct {
 		name string
 		v    time.Duration

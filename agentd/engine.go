@@ -14,7 +14,7 @@ import (
 	"souk/market"
 )
 
-// Engine is one vLLM server as its agent uses it; made by agentd/vllm.
+// Engine is one server as its agent uses it; made by agentd/vllm.
 //
 // Complete sends r with stream: true, calls token for every read of the engine's socket that held at least
 // one event, in order, from one goroutine, and returns when the answer has ended. If ctx ends, or token
@@ -110,6 +110,7 @@ type Answer struct {
 
 // Info is an engine's identity.
 type Info struct {
+	Kind        string // KindVLLM, ...
 	Models      []string
 	Adapters    []string // those of Models that are LoRA adapters of another one
 	Version     string
@@ -120,7 +121,18 @@ type Info struct {
 
 	Template *bus.Template // tokens that its chat template adds to a prompt; nil: not known
 	Forgets  bool          // its chat template leaves reasoning out of later prompts
+
+	Shared bool     // prompts find in its cache what was computed for others, whatever their salts
+	Lacks  []string // what the market would use of it, and what it costs that it is not there
 }
+
+// Kinds of servers, by what they have beside OpenAI's API.
+const (
+	KindVLLM     = "vllm"
+	KindSGLang   = "sglang"
+	KindLlamaCpp = "llamacpp"
+	KindOpenAI   = "openai" // Ollama, TGI, LMDeploy, and whatever else speaks it
+)
 
 // adapter returns the LoRA adapter that a model is; empty: none.
 func (i *Info) adapter(model string) string {
@@ -134,7 +146,9 @@ func (i *Info) adapter(model string) string {
 // [EngineConfig.WithDefaults].
 type EngineConfig struct {
 	// http://host:port, without /v1; empty: vLLM's usual port on this machine
-	URL    string `yaml:"url"`
+	URL string `yaml:"url"`
+	// KindVLLM, ...; empty: as it says itself, and again when it comes back
+	Kind   string `yaml:"kind"`
 	APIKey string `yaml:"api_key"` // sent as a bearer token; empty = none
 	// most silence from the request to the first event: queueing and prefill, and whatever the engine loads
 	// first. 0: by its own pace: several times what the prompt takes at the rate that was seen, and at least

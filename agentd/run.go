@@ -47,6 +47,8 @@ type Run struct {
 	extra     []bus.Extra
 	tool      uint64 // that the answer calls first, by bus.ToolKey
 	forgets   bool   // the engine's template leaves reasoning out of later prompts
+	shared    bool   // prompts of other cache groups are found in the engine's cache, too
+	ids       bool   // the engine said which tokens these are
 	thought   int    // output tokens that are reasoning, and what came before these
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
@@ -111,7 +113,7 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if c.Prompt > 0 {
 		r.prompt = c.Prompt
 	}
-	r.began = r.began || c.Events > 0
+	r.began, r.ids = r.began || c.Events > 0, r.ids || len(c.Tokens) > 0
 	for i := 0; i < len(c.Extra) && r.tool == 0; i++ {
 		r.tool = bus.ToolKey(toolOf(c.Extra[i].Choice))
 	}
@@ -276,6 +278,9 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
 	}
+	if r.shared { // what others asked is not told by a bill
+		c.Usage.Cached = min(c.Usage.Cached, max(d.Cached, d.Asserted))
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, errCapped):
@@ -307,6 +312,8 @@ func (r *Run) End(a Answer, err error) Ending {
 	default:
 		e.fail(err)
 	}
+	// nobody can go on with such an answer: the next one is not to break off, too
+	e.Doubtful = e.Doubtful || e.Engine && r.count > 0 && !r.ids
 	if r.form != nil && err == nil {
 		if kept, ok := r.form.Kept(a.Finish); ok {
 			c.Form = bus.FormBroken

@@ -371,3 +371,39 @@ func TestTheToolThatAnAnswerCalls(t *testing.T) {
 		t.Errorf("an answer without a call calls %d", none.Completion.Tool)
 	}
 }
+
+// Where an engine says no token ids, nobody goes on with an answer that breaks off: it is asked for a token
+// before the next one. Where it keeps no prompts apart, a bill tells of no more hits than the client's group
+// has.
+func TestAnEngineWithoutIdsAndSalts(t *testing.T) {
+	for _, ids := range []bool{false, true} {
+		r := NewRun(dispatch("h"), "a1", "tiny", 16)
+		c := words(1)
+		if ids {
+			c.Tokens = []uint32{7}
+		}
+		if _, err := r.Take(c); err != nil {
+			t.Fatal(err)
+		}
+		e := r.End(Answer{Unmetered: true}, &EngineError{Code: bus.CodeEngineFailed, Message: "it broke off"})
+		if !e.Engine || e.Doubtful == ids {
+			t.Errorf("ids %t: %+v", ids, e)
+		}
+	}
+	for _, c := range []struct {
+		shared               bool
+		said, held, asserted int
+		want                 int
+	}{{false, 16, 0, 0, 16}, {true, 16, 0, 0, 0}, {true, 16, 8, 0, 8}, {true, 4, 8, 0, 4},
+		{true, 16, 0, 12, 12}} {
+		d := dispatch("h")
+		d.Cached, d.Asserted = c.held, c.asserted
+		r := NewRun(d, "a1", "tiny", 16)
+		r.shared = c.shared
+		e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Cached: c.said, Output: 1}}, nil)
+		if got := e.Completion.Usage.Cached; got != c.want ||
+			e.Result.Usage.Cached != max(c.want, c.asserted) || e.Completion.Validate() != nil {
+			t.Errorf("%+v: %d, %+v", c, got, e.Result.Usage)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type agent struct {
 	unsure  []func()  // dispatches that wait for the next reading
 	listed  string    // the state in the last registration
 	why     string    // what the last look at the engine found wrong
+	lacks   string    // what was said last that the engine lacks
 	dog     follow.Watchdog
 	// of the engine's requests
 	cancels map[*agentd.Stream]context.CancelCauseFunc
@@ -105,6 +107,18 @@ func (a *agent) looked(err error) {
 	a.why = ""
 	if err != nil {
 		a.why = agentd.Clip(err.Error())
+	}
+}
+
+// lacking says what the engine lacks and what that costs, once for as long as it lacks just that.
+func (a *agent) lacking(info *agentd.Info) {
+	lacks := strings.Join(info.Lacks, "; ")
+	a.mu.Lock()
+	news := lacks != a.lacks
+	a.lacks = lacks
+	a.mu.Unlock()
+	if news && lacks != "" {
+		a.log.Warn("the engine is sold without what it does not have", "kind", info.Kind, "lacks", lacks)
 	}
 }
 
@@ -205,10 +219,9 @@ func (a *agent) await(ctx context.Context) (agentd.Info, error) {
 		case err == nil && a.cfg.Model != "" && !slices.Contains(info.Models, a.cfg.Model):
 			err = agentd.WrongModel(info.Models, a.cfg.Model)
 		case err == nil:
-			if info.Version != "" {
-				a.log.Info("engine ready", "url", bus.Redact(a.cfg.Engine.URL), "version", info.Version,
-					"models", info.Models)
-			}
+			a.log.Info("engine ready", "url", bus.Redact(a.cfg.Engine.URL), "kind", info.Kind, "version",
+				info.Version, "models", info.Models)
+			a.lacking(&info)
 			a.looked(nil)
 			return info, nil
 		}

@@ -200,7 +200,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	}
 	if silent {
 		a.log.Warn("the engine does not say how much of a prompt it had cached, and all of it is billed as " +
-			"computed: it wants --enable-prompt-tokens-details")
+			"computed: vLLM wants --enable-prompt-tokens-details, SGLang --enable-cache-report")
 	}
 	nudge(a.kick)
 	a.reports.Add(1)

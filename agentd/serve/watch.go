@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"souk/agentd"
@@ -125,6 +126,7 @@ func (a *agent) returned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.lacking(&info)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.core.Returned(info)
@@ -136,14 +138,22 @@ func (a *agent) suspected() bool {
 	return a.suspect
 }
 
-// probe asks the engine for one token.
+// probe asks the engine for one token, by a chat where it has no completions.
 func (a *agent) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
 	defer cancel()
 	token := agentd.Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion,
 		Body: json.RawMessage(`{"prompt":"."}`), Model: a.coreModel(), MaxTokens: 1}
-	_, err := a.engine.Complete(ctx, token, func(agentd.Chunk) error { return nil })
+	ask := func() error {
+		_, err := a.engine.Complete(ctx, token, func(agentd.Chunk) error { return nil })
+		return err
+	}
+	err := ask()
 	var e *agentd.EngineError
+	if errors.As(err, &e) && e.Status == http.StatusNotFound {
+		token.Kind, token.Body = bus.KindChat, json.RawMessage(`{"messages":[{"role":"user","content":"."}]}`)
+		err = ask()
+	}
 	if errors.As(err, &e) && e.Code == bus.CodeNoSlot {
 		err = nil // full, so alive
 	}

@@ -10,24 +10,30 @@ import (
 	"souk/bus/openai"
 )
 
-// rewrite appends to dst the body as the engine shall get it: our model, a forced stream with usage and token
-// ids, our limit on tokens, our salt, and without the member "souk". Everything else stays byte for byte, in
-// its order, so that a prompt's cached prefix never depends on who re-encoded it. asks lists the features
-// that the body needs of an engine.
-func rewrite(dst, body []byte, r agentd.Request) (out []byte, asks kinds, err error) {
+// rewrite appends to dst the body as the engine shall get it: our model, a forced stream, with usage and
+// token ids, our limit on tokens, our salt, as far as the server knows these, and without the member "souk".
+// Everything else stays byte for byte, in its order, so that a prompt's cached prefix never depends on who
+// re-encoded it. asks lists the features that the body needs of an engine.
+func rewrite(dst, body []byte, r agentd.Request, to *server) (out []byte, asks kinds, err error) {
 	dst = append(dst, `{"model":`...)
 	model, err := json.Marshal(r.Model)
 	if err != nil {
 		return nil, 0, err
 	}
 	dst = append(dst, model...)
-	dst = append(dst, `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true`...)
+	dst = append(dst, `,"stream":true`...)
+	if to.options {
+		dst = append(dst, `,"stream_options":{"include_usage":true}`...)
+	}
+	if to.vllm() {
+		dst = append(dst, `,"return_token_ids":true`...)
+	}
 	if r.MaxTokens > 0 {
 		// Chat prefers max_completion_tokens, completions know max_tokens alone; both take this one.
 		dst = append(dst, `,"max_tokens":`...)
 		dst = strconv.AppendInt(dst, int64(r.MaxTokens), 10)
 	}
-	if r.Salt != "" {
+	if r.Salt != "" && to.salts {
 		dst = append(append(append(dst, `,"cache_salt":"`...), r.Salt...), '"') // an id: nothing to escape
 	}
 	s := openai.Scan(body)

@@ -24,7 +24,7 @@ func TestRewrite(t *testing.T) {
 		{`{"a":1}{}`, ""},
 		{`{a:1}`, ""}, {`{"a":[1}`, ""}, {`{"a":"x}`, ""}, {`{"a" 1}`, ""}, {`null`, ""},
 	} {
-		got, _, err := rewrite(nil, []byte(c.in), agentd.Request{Model: `m"1`, MaxTokens: 5})
+		got, _, err := rewrite(nil, []byte(c.in), agentd.Request{Model: `m"1`, MaxTokens: 5}, whole("vllm"))
 		if c.want == "" {
 			if err == nil {
 				t.Errorf("%s: no error but %s", c.in, got)
@@ -44,7 +44,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		out, _, err := rewrite(nil, body, agentd.Request{Model: "m", MaxTokens: 5})
+		out, _, err := rewrite(nil, body, agentd.Request{Model: "m", MaxTokens: 5}, whole("vllm"))
 		var before, after map[string]json.RawMessage
 		if !json.Valid(body) || json.Unmarshal(body, &before) != nil || before == nil {
 			return // nothing is promised, but that it returns
@@ -91,7 +91,8 @@ func TestKinds(t *testing.T) {
 		`{"prompt_logprobs":0}`:                          kindLogprobs,
 		`{"top_p":0.9,"logit_bias":{"1":2}}`:             kindTop | kindBias,
 	} {
-		if _, got, err := rewrite(nil, []byte(in), agentd.Request{Model: "m"}); got != want || err != nil {
+		if _, got, err := rewrite(nil, []byte(in), agentd.Request{Model: "m"}, whole("vllm")); got != want ||
+			err != nil {
 			t.Errorf("%s asks for %b, %v; want %b", in, got, err, want)
 		}
 	}
@@ -108,7 +109,7 @@ func TestEveryPromptIsKeptUnderItsSalt(t *testing.T) {
 			if err := json.Unmarshal(r.Body, &members); err != nil {
 				t.Fatal(err)
 			}
-			task, _, err := rewrite(nil, r.Body, r)
+			task, _, err := rewrite(nil, r.Body, r, whole("vllm"))
 			if err != nil {
 				t.Fatal(err)
 			}

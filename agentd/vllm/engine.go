@@ -1,5 +1,6 @@
-// Package vllm speaks to a vLLM server: its OpenAI API with streamed answers, its metrics, its identity.
-// Facts about the server are those of vLLM 0.32.0, checked against recordings of one.
+// Package vllm speaks to a vLLM server: its OpenAI API with streamed answers, its metrics, its identity; and
+// to other servers of that API, as far as they have what it has (see dialect). Facts about vLLM are those of
+// 0.32.0, checked against recordings of one.
 package vllm
 
 import (
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"souk/agentd"
@@ -21,7 +23,7 @@ import (
 	"souk/market"
 )
 
-// Engine is the client of one vLLM server. It is safe for many goroutines.
+// Engine is the client of one server. It is safe for many goroutines.
 type Engine struct {
 	cfg       agentd.EngineConfig
 	base      string
@@ -29,6 +31,7 @@ type Engine struct {
 	drains    sync.WaitGroup
 	pace      pace
 	beat      beat
+	server    atomic.Pointer[server]
 }
 
 var _ agentd.Engine = (*Engine)(nil)
@@ -36,7 +39,7 @@ var _ agentd.Engine = (*Engine)(nil)
 // New makes a client; it connects when first used.
 func New(cfg agentd.EngineConfig) *Engine {
 	cfg = cfg.WithDefaults()
-	return &Engine{
+	e := &Engine{
 		cfg:  cfg,
 		base: strings.TrimRight(cfg.URL, "/"),
 		beat: beat{every: cfg.RelayEvery},
@@ -52,6 +55,8 @@ func New(cfg agentd.EngineConfig) *Engine {
 			ResponseHeaderTimeout: 0, // the watchdog's business: headers come with the first event
 		},
 	}
+	e.server.Store(whole(cfg.Kind))
+	return e
 }
 
 // Close drops idle connections and waits until ended streams have let go of theirs.
@@ -93,7 +98,7 @@ func (e *Engine) complete(ctx context.Context, r agentd.Request,
 			return agentd.Answer{Unmetered: true}, err
 		}
 	}
-	body, asks, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
+	body, asks, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r, e.server.Load())
 	if err != nil {
 		return agentd.Answer{Unmetered: true},
 			&agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}

@@ -340,12 +340,13 @@ func without(object []byte, name string) []byte {
 // maxComplaint bounds what is quoted of an engine, in bytes.
 const maxComplaint = 1000
 
-// complaint is the message in an engine's error body: {"error":{"message"}}, {"error":"..."},
-// {"detail":...}, or the body itself.
+// complaint is the message in an engine's error body: {"error":{"message"}}, {"error":"..."}, {"detail":...},
+// {"object":"error","message":...}, or the body itself.
 func complaint(body []byte) string {
 	var w struct {
-		Error  json.RawMessage `json:"error"`
-		Detail json.RawMessage `json:"detail"`
+		Error   json.RawMessage `json:"error"`
+		Detail  json.RawMessage `json:"detail"`
+		Message json.RawMessage `json:"message"`
 	}
 	said := body
 	if json.Unmarshal(body, &w) == nil {
@@ -355,7 +356,7 @@ func complaint(body []byte) string {
 		if json.Unmarshal(w.Error, &o) == nil && o.Message != "" {
 			return bus.Clip(o.Message, maxComplaint)
 		}
-		for _, raw := range []json.RawMessage{w.Error, w.Detail} {
+		for _, raw := range []json.RawMessage{w.Error, w.Message, w.Detail} {
 			var s string
 			if json.Unmarshal(raw, &s) == nil && s != "" {
 				return bus.Clip(s, maxComplaint)

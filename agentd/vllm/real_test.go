@@ -81,7 +81,7 @@ func TestRunningServer(t *testing.T) {
 	}
 	bustest.Eventually(t, "the slot is free", func() bool {
 		page, err := e.get(context.Background(), "/metrics")
-		running, n := -1.0, generated(page)
+		running, n := -1.0, dialectOf("vllm").generated(page)
 		for _, m := range samples(page, "vllm:num_requests_running") {
 			running = m.GetUntyped().GetValue()
 		}

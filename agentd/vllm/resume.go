@@ -34,6 +34,9 @@ var errStopped = errors.New("a stop string was found")
 func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.Chunk) error) (agentd.Answer,
 	error) {
 	none := agentd.Answer{Unmetered: true}
+	if s := e.server.Load(); !s.vllm() {
+		return none, cannot(fmt.Errorf("an engine of kind %s takes over no tokens", s.kind))
+	}
 	from := bus.Resume{Tokens: r.Resume.Tokens, Text: r.Resume.Text, Reasoning: r.Resume.Reasoning,
 		Calls: r.Resume.Calls}
 	parses, err := openai.CanContinue(&from, r.Body)

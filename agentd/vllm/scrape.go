@@ -2,9 +2,9 @@ package vllm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,11 +53,7 @@ func (e *Engine) ask(ctx context.Context, path string, body []byte) (status int,
 func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
 	status, body, err := e.ask(ctx, path, nil)
 	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the engine answered %d: %s", status, complaint(body))
-		if status == http.StatusUnauthorized || status == http.StatusForbidden {
-			err = fmt.Errorf("%w: it wants a key, or another one: engine.api_key, or VLLM_API_KEY for souk up --vllm",
-				err)
-		}
+		err = answered(status, body)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -65,18 +61,32 @@ func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Load implements agentd.Engine: counters of /metrics, after /health said 200. With several engines behind
-// one server (data parallel) they are their sums.
-func (e *Engine) Load(ctx context.Context) (agentd.Load, error) {
-	if _, err := e.get(ctx, "/health"); err != nil {
-		return agentd.Load{}, err
+func answered(status int, said []byte) error {
+	err := fmt.Errorf("the engine answered %d: %s", status, complaint(said))
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		err = fmt.Errorf("%w: it wants a key, or another one: engine.api_key, or VLLM_API_KEY for souk up --vllm",
+			err)
 	}
-	page, err := e.get(ctx, "/metrics")
+	return err
+}
+
+// Load implements agentd.Engine: counters of /metrics, after /health said 200, as far as the server has them.
+// With several engines behind one server (data parallel) they are their sums.
+func (e *Engine) Load(ctx context.Context) (agentd.Load, error) {
+	if s := e.server.Load(); s.health && !s.idle {
+		if _, err := e.get(ctx, "/health"); err != nil {
+			return agentd.Load{}, err
+		}
+	}
+	n, page, err := e.alive(ctx)
+	if err == nil {
+		err = e.same(ctx, page)
+	}
 	if err != nil {
 		return agentd.Load{}, err
 	}
 	const idle = "vllm:kv_block_idle_before_evict_seconds_"
-	load := agentd.Load{Generated: generated(page)}
+	load := agentd.Load{Generated: n}
 	load.Evicted, _ = total(page, idle+"count")
 	load.Idle, _ = total(page, idle+"sum")
 	return load, nil
@@ -92,15 +102,6 @@ func total(page []byte, name string) (sum float64, there bool) {
 		return 0, false
 	}
 	return sum, true
-}
-
-// generated returns nil where the page has no such counter, by exactly this name.
-func generated(page []byte) *int64 {
-	n, there := total(page, "vllm:generation_tokens_total")
-	if !there {
-		return nil
-	}
-	return new(int64(n))
 }
 
 // samples returns the samples of one name on a page in Prometheus' text format. It skips lines that cannot be
@@ -122,32 +123,35 @@ func samples(page []byte, name string) (all []*dto.Metric) {
 // healthy.
 func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	var info agentd.Info
-	if _, err := e.get(ctx, "/health"); err != nil {
-		return info, err
+	status, said, err := e.ask(ctx, "/health", nil)
+	if err == nil && status != http.StatusOK && !missing(status) {
+		err = answered(status, said)
 	}
-	body, err := e.get(ctx, "/v1/models")
+	if err != nil {
+		return info, fmt.Errorf("/health: %w", err)
+	}
+	listed, err := e.models(ctx)
 	if err != nil {
 		return info, err
 	}
-	var models struct {
-		Data []struct {
-			ID          string `json:"id"`
-			MaxModelLen int    `json:"max_model_len"`
-			Parent      string `json:"parent"` // of an adapter: the model that it is for
-		} `json:"data"`
+	kind := e.cfg.Kind
+	if kind == "" {
+		_, err := e.get(ctx, "/version")
+		if kind, err = listed.kind(err == nil); err != nil {
+			return info, err
+		}
 	}
-	if err := json.Unmarshal(body, &models); err != nil {
-		return info, fmt.Errorf("/v1/models: %w", err)
-	}
-	for _, m := range models.Data {
+	s, about, page := e.describe(ctx, kind, status == http.StatusOK)
+	info.Kind, info.Version, info.Shared = kind, cmp.Or(about.Version, about.Build), !s.vllm()
+	for _, m := range listed.Data {
 		info.Models = append(info.Models, m.ID)
 		if m.Parent != "" {
 			info.Adapters = append(info.Adapters, m.ID)
 		}
-		info.MaxModelLen = max(info.MaxModelLen, m.MaxModelLen)
+		info.MaxModelLen = max(info.MaxModelLen, m.MaxModelLen, m.Meta.Context)
 	}
-	if len(info.Models) == 0 {
-		return info, errors.New("/v1/models: the engine serves no model")
+	if info.MaxModelLen == 0 {
+		info.MaxModelLen = max(about.Most, about.Default.Context)
 	}
 	if a := e.cfg.Adapter; a.Path != "" && !slices.Contains(info.Models, a.Name) {
 		if err := e.adapt(ctx, a); err != nil {
@@ -155,22 +159,17 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 		}
 		info.Models, info.Adapters = append(info.Models, a.Name), append(info.Adapters, a.Name)
 	}
-	var version struct {
-		Version string `json:"version"`
-	}
-	if body, err := e.get(ctx, "/version"); err == nil && json.Unmarshal(body, &version) == nil {
-		info.Version = version.Version
-	}
-	if saltless(info.Version) {
-		return info, fmt.Errorf("the engine is vLLM %s, which does not keep what clients send apart by cache_salt, "+
-			"so that they could learn of each other's prompts: run 0.10.1 or later", info.Version)
-	}
-	if page, err := e.get(ctx, "/metrics"); err == nil {
+	if info.Lacks = s.lacks(&info); s.vllm() {
+		if saltless(info.Version) {
+			return info, fmt.Errorf("the engine is vLLM %s, which does not keep what clients send apart by "+
+				"cache_salt, so that they could learn of each other's prompts: run 0.10.1 or later", info.Version)
+		}
 		info.BlockSize, info.KVTokens = cacheConfig(page)
+		info.Parsers = e.parses(ctx)
+		info.Template = e.template(ctx)
+		info.Forgets = info.Template != nil && e.forgets(ctx)
 	}
-	info.Parsers = e.parses(ctx)
-	info.Template = e.template(ctx)
-	info.Forgets = info.Template != nil && e.forgets(ctx)
+	e.server.Store(s)
 	e.pace.starts()
 	return info, nil
 }

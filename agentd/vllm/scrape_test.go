@@ -25,12 +25,12 @@ func page(t testing.TB, name string) []byte {
 
 func TestGenerated(t *testing.T) {
 	busy := page(t, "busy")
-	if n := generated(busy); n == nil || *n != 2348 {
+	if n := dialectOf("vllm").generated(busy); n == nil || *n != 2348 {
 		t.Errorf("%v tokens", n)
 	}
 	// Absent is not zero: names of other versions are not ours.
 	old := bytes.ReplaceAll(busy, []byte("vllm:generation_tokens_total"), []byte("vllm:generation_tokens"))
-	if n := generated(old); n != nil {
+	if n := dialectOf("vllm").generated(old); n != nil {
 		t.Errorf("another name: %d tokens", *n)
 	}
 	for says, want := range map[string]*int64{
@@ -42,7 +42,7 @@ func TestGenerated(t *testing.T) {
 		"vllm:generation_tokens_total -1\n":     nil,
 		"vllm:generation_tokens_total{} \n":     nil,
 	} {
-		if got := generated([]byte(says)); !reflect.DeepEqual(got, want) {
+		if got := dialectOf("vllm").generated([]byte(says)); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %v", says, got)
 		}
 	}
@@ -52,7 +52,7 @@ func FuzzMetrics(f *testing.F) {
 	f.Add(page(f, "idle"))
 	f.Add([]byte("vllm:cache_config_info{block_size=\"16\\\",num_gpu_blocks=\"4\"} 1"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n := generated(data); n != nil && *n < 0 {
+		if n := dialectOf("vllm").generated(data); n != nil && *n < 0 {
 			t.Errorf("negative count from %q", data)
 		}
 		cacheConfig(data)
@@ -103,8 +103,9 @@ func TestInfo(t *testing.T) {
 	}).URL
 	e := engineAt(t, url)
 	got, err := e.Info(context.Background())
-	want := agentd.Info{Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192, BlockSize: 32,
-		KVTokens: 65504}
+	want := agentd.Info{Kind: "vllm", Models: []string{"tiny"}, Version: "0.32.0", MaxModelLen: 8192,
+		BlockSize: 32,
+		KVTokens:  65504}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v %v", got, err)
 	}

@@ -136,24 +136,25 @@ const between = time.Second
 func apart(long time.Duration) time.Duration { return min(between, long/4) }
 
 // motion compares two readings of the server's counters, unless a stream of it moves meanwhile. A server that
-// answers neither stands still; one that reports no counters cannot be judged.
+// answers neither stands still; one that reports no counters cannot be judged, and neither can one that counts
+// an answer's tokens when it has ended, as all but vLLM.
 func (d *watchdog) motion(heard, apart time.Duration) (stands, moves bool) {
 	began := time.Now()
 	still := func() bool {
 		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.since(&d.e.pace.last, began)
 	}
-	before, err1 := d.e.get(d.ctx, "/metrics")
+	was, before, err1 := d.e.alive(d.ctx)
 	if !follow.Pause(d.ctx, apart) {
 		return false, false
 	}
-	after, err2 := d.e.get(d.ctx, "/metrics")
+	is, after, err2 := d.e.alive(d.ctx)
 	if !still() {
 		return false, true
 	}
 	if err1 != nil || err2 != nil {
 		return err1 != nil && err2 != nil, false
 	}
-	if generated(before) == nil || generated(after) == nil {
+	if !d.e.server.Load().vllm() || was == nil || is == nil {
 		return false, false
 	}
 	moves = !slices.Equal(counters(before), counters(after))

@@ -31,7 +31,7 @@ const example = daemon.MarketExample +
 agentd:
   node: rack-3                 # default: the host's name
   drain_timeout: 60s           # what running tasks get after SIGTERM
-  agents:                      # one for each vLLM server and model
+  agents:                      # one for each server and model: vLLM, or another (deploy/engines.md)
     - id: qwen-8b-1            # unique in the market
       engine: {url: "http://127.0.0.1:8000", progress: 30s}       # without /v1; api_key: where it wants one
       # engine.kv_events: {endpoint: "ipc:///run/vllm/kv", replay: "ipc:///run/vllm/again"}   # as in the
@@ -57,12 +57,14 @@ func role() daemon.Role[*config] {
 		Name:  "agentd",
 		As:    bus.RoleAgentd,
 		Short: "Offer the vLLM servers of this node to the market",
-		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs
-award, meters it, and accounts for it. On SIGTERM it takes no more tasks, finishes those in hand and has them
-settled. Servers that still boot are waited for. With a data directory, that proves by its lock that a life
-which was killed is dead, it is sold again at once, and what that one had served is paid.
+		Long: `agentd registers each vLLM server of this node (or SGLang, llama.cpp, Ollama, TGI, LMDeploy: see
+deploy/engines.md) as an agent once it is ready, serves what hubs award, meters it, and accounts for it. On
+SIGTERM it takes no more tasks, finishes those in hand and has them settled. Servers that still boot are
+waited for. With a data directory, that proves by its lock that a life which was killed is dead, it is sold
+again at once, and what that one had served is paid.
 
-The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
+vLLM needs --enable-prompt-tokens-details, SGLang --enable-cache-report, else cached tokens are billed as
+computed ones.`,
 		Example: example,
 		New:     newConfig,
 		Serve:   serve,

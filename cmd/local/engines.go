@@ -106,7 +106,8 @@ func (a Agent) served(ctx context.Context) ([]Agent, error) {
 	info, err := vllm.New(c.Engine).Info(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: no engine answers at %s (%w): start one with `vllm serve MODEL --port "+
-			"...`, and give its base URL, without /v1", a.ID, bus.Redact(a.Engine.URL), err)
+			"...`, or SGLang, llama.cpp, Ollama, TGI, LMDeploy, and give its base URL, without /v1", a.ID,
+			bus.Redact(a.Engine.URL), err)
 	}
 	names := info.Models
 	switch {

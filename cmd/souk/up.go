@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"souk/agentd"
 	"souk/classifier"
@@ -34,10 +36,14 @@ func (f *marketFlags) add(c *cobra.Command) {
 		"address of the NATS server, loopback only (default 127.0.0.1:4222, or any free port where that "+
 			"is taken)")
 	c.Flags().StringArrayVar(&f.vllm, "vllm", nil,
-		"base URL of a running vLLM server, to sell all names that it serves instead of the simulated engines; may be "+
-			"repeated; where it wants a key, set "+vllmKey)
+		"base URL of a running server (vLLM, SGLang, llama.cpp, Ollama, TGI, LMDeploy), to sell all names that it "+
+			"serves instead of the simulated engines; may be repeated, also as --engine; where it wants a key, set "+
+			vllmKey)
 	c.Flags().StringVar(&f.vllmRow, "vllm-price-row", local.DefaultRow,
 		"published price row (provider/model) for the servers named by --vllm")
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(cmp.Or(map[string]string{"engine": "vllm"}[name], name))
+	})
 }
 
 // vllmKey is the variable from which vLLM itself takes a server's key.

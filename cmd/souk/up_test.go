@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"souk/bus"
 	"souk/classifier"
 	"souk/cmd/local"
@@ -27,6 +29,17 @@ func TestElsewhere(t *testing.T) {
 		if said := elsewhere(c, at); said != "" {
 			t.Errorf("at %q: %q", any, said)
 		}
+	}
+}
+
+// A server of another kind is named by --engine as well as by --vllm, in one list.
+func TestEngineIsAnotherNameForVLLM(t *testing.T) {
+	var f marketFlags
+	c := &cobra.Command{}
+	f.add(c)
+	err := c.ParseFlags([]string{"--engine", "http://a:1", "--vllm", "http://b:2", "--engine=http://c:3"})
+	if err != nil || strings.Join(f.vllm, " ") != "http://a:1 http://b:2 http://c:3" {
+		t.Errorf("%q, %v", f.vllm, err)
 	}
 }
 

@@ -81,17 +81,24 @@ func market(t *testing.T) (m *local.Market, url, key, slow string) {
 		engine.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
+	return marketOver(t, front.URL, "gpt-oss-20b")
+}
+
+// marketOver has one agent, of the engine at a URL.
+func marketOver(t *testing.T, engine, model string) (m *local.Market, url, key, slow string) {
+	t.Helper()
 	cfg, err := local.ParseConfig("test.yaml", []byte(`
 listen: 127.0.0.1:0
 domains:
   - {name: general, general: true, labels: [general, humanities, social, law, medicine, math, science, finance, code]}
 agents:
   - id: only
-    model: gpt-oss-20b
+    model: `+model+`
     price_row: fireworks/gpt-oss-20b
     scores: [{domain: general, score: 0.7}]
-    engine: {url: "`+front.URL+`"}
-clients: {dev: 10}
+    engine: {url: "`+engine+`"}
+clients: {dev: 10, other: 10}
+agentd: {scrape_every: 50ms}
 `))
 	if err != nil {
 		t.Fatal(err)
