@@ -136,8 +136,8 @@ const between = time.Second
 func apart(long time.Duration) time.Duration { return min(between, long/4) }
 
 // motion compares two readings of the server's counters, unless a stream of it moves meanwhile. A server that
-// answers neither stands still; one that reports no counters cannot be judged, and neither can one that counts
-// an answer's tokens when it has ended, as all but vLLM.
+// answers neither stands still; one that reports no counters cannot be judged, and neither can one that
+// counts an answer's tokens when it has ended, as all but vLLM.
 func (d *watchdog) motion(heard, apart time.Duration) (stands, moves bool) {
 	began := time.Now()
 	still := func() bool {
