@@ -22,7 +22,7 @@ type answer struct {
 	asked *openai.Asked
 	shape openai.Shape // its ID names the answer
 
-	response *openai.Responses // not nil: it is written as a response
+	form func(s openai.Shape, whole bool) form // not nil: it is written in that, as a response or a message
 
 	again bool     // it came with an Idempotency-Key: who asks again gets this one
 	named bool     // its tasks' ids are of its client's making: they may come again, elsewhere too
@@ -47,7 +47,7 @@ type answer struct {
 	refused  *refusal // why there is no answer, or no more of it
 	results  []*bus.Result
 	wholes   []*openai.Whole
-	said     *openai.Response // where response is not nil, once its task is taken
+	said     form // where form is not nil, once its task is taken
 	out      outbox
 	taken    int           // offset up to which the client has the stream
 	reader   int           // number of who reads it now; 0 nobody

@@ -17,7 +17,7 @@ import (
 func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *key) error {
 	return func(w http.ResponseWriter, r *http.Request, k *key) error {
 		return s.answering(w, r, k, 2, func(data []byte, room *share) (*answer, error) {
-			return s.ask(r, data, data, kind, k, nil, room)
+			return s.ask(r, data, data, kind, k, shaped{}, room)
 		})
 	}
 }
@@ -64,8 +64,46 @@ func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) erro
 		}
 		chat := asked.Chat
 		asked.Chat = nil // as long as the answer it would be kept
-		return s.ask(r, data, chat, bus.KindChat, k, asked, room)
+		as := shaped{tags: asked.Tags, form: func(shape openai.Shape, _ bool) form {
+			e := response{Response: openai.NewResponse(shape, asked)}
+			if asked.Store {
+				e.keep = func(item string, data []byte) { s.items.put(time.Now(), id, item, data) }
+			}
+			return e
+		}}
+		return s.ask(r, data, chat, bus.KindChat, k, as, room)
 	})
+}
+
+// messaging serves Anthropic's API.
+func (s *Server) messaging(w http.ResponseWriter, r *http.Request, k *key) error {
+	return s.answering(w, r, k, 5, func(data []byte, room *share) (*answer, error) {
+		chat, no := openai.ReadMessages(data)
+		if no != nil {
+			return nil, no
+		}
+		as := shaped{form: func(shape openai.Shape, whole bool) form {
+			return openai.NewMessage(shape, whole)
+		}}
+		return s.ask(r, data, chat, bus.KindChat, k, as, room)
+	})
+}
+
+// countTokens estimates the prompt of what messaging serves, and counts as a request of the key.
+func (s *Server) countTokens(w http.ResponseWriter, r *http.Request, k *key) (object []byte, err error) {
+	err = s.reading(w, r, k, 5, func(data []byte, _ *share) error {
+		if err := s.keys.begin(time.Now(), k); err != nil {
+			return err
+		}
+		defer s.keys.end(k)
+		n, no := openai.CountTokens(data)
+		if no != nil {
+			return no
+		}
+		object = fmt.Appendf(nil, `{"input_tokens":%d,"souk":{"estimate":true}}`, n)
+		return nil
+	})
+	return object, err
 }
 
 // keptKey names an answer that can be read again: to its own key alone.
@@ -75,9 +113,8 @@ type keptKey struct{ key, answer string }
 const idempotencyKey = "Idempotency-Key"
 
 // ask starts an answer, or finds the one that an earlier request with the very same body started. came is the
-// body as it came, data the body for the market. response is set where the answer is to be written as a
-// response of /v1/responses.
-func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, response *openai.Responses,
+// body as it came, data the body for the market.
+func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as shaped,
 	room *share) (*answer, error) {
 	about := s.keys.about(k)
 	header, resume, err := terms(r.Header)
@@ -96,11 +133,9 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 	if err := limit(asked, &about); err != nil {
 		return nil, err
 	}
-	if response != nil {
-		asked.Tags = append(asked.Tags, response.Tags...)
-	}
+	asked.Tags = append(asked.Tags, as.tags...)
 	a := &answer{of: requestIn(r), key: admitted{k, shownBy(r).hash}, keyID: about.ID, asked: asked,
-		kept: resume && asked.Stream, response: response,
+		kept: resume && asked.Stream, form: as.form,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	trace := bus.TraceOf(bus.Header(r.Header))

@@ -46,7 +46,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request, let bool) {
 	case method == "":
 		h.Set("Allow", "GET, HEAD, POST, OPTIONS")
 	case !let:
-		s.refuse(w, refuse(openai.CodeNoEndpoint, "pages of %.100q may not ask here: who runs this gateway lets "+
+		s.refuse(w, r, refuse(openai.CodeNoEndpoint, "pages of %.100q may not ask here: who runs this gateway lets "+
 			"them in by its setting cors", r.Header.Get("Origin")))
 		return
 	default:

@@ -1,5 +1,6 @@
-// Package gateway is the market's door for clients of OpenAI's API: HTTP in front of bus/client. It keeps no
-// state of the market: who asks is known by a key of the registry, each answer is a task like any other.
+// Package gateway is the market's door for clients of OpenAI's API, and of Anthropic's: HTTP in front of
+// bus/client. It keeps no state of the market: who asks is known by a key of the registry, each answer is a
+// task like any other.
 package gateway
 
 import (

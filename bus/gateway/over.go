@@ -34,9 +34,9 @@ func (a *answer) finish() {
 		if a.refused = a.reckoned(a.refused); a.asked.Stream && a.began {
 			a.out.put(a.taken, func(dst []byte) ([]byte, error) { return a.errorEvent(dst, a.refused), nil })
 		}
-	case a.response != nil && !a.asked.Stream:
+	case a.form != nil && !a.asked.Stream:
 		a.object = a.said.Object()
-	case a.response != nil: // its last event is its task's
+	case a.form != nil: // its last event is its task's
 	case a.asked.Stream:
 		a.out.put(a.taken, func(dst []byte) ([]byte, error) {
 			if a.asked.Usage {

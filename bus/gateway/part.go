@@ -298,8 +298,8 @@ func (p *part) end() {
 func (a *answer) taker(p *part, by bus.Accepted) func(*bus.Chunk, *bus.Result) error {
 	shape := a.begun(by, !p.again)
 	switch {
-	case a.response != nil:
-		return a.respond(shape)
+	case a.form != nil:
+		return a.write(shape)
 	case a.asked.Stream:
 		return a.relay(openai.NewEvents(shape, p.i))
 	}

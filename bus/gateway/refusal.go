@@ -62,8 +62,8 @@ func asRefusal(err error) *refusal {
 // retryDefault is the wait before a retry, in milliseconds, where a refusal names none.
 const retryDefault = 1000
 
-// write answers a request with a refusal.
-func (r *refusal) write(w http.ResponseWriter) {
+// write answers a request with a refusal, in the words of the API that it asked by.
+func (r *refusal) write(w http.ResponseWriter, as func(openai.Refusal, []byte) []byte) {
 	f := openai.FaultOf(r.code, r.retryMS)
 	status := f.Status
 	h := w.Header()
@@ -90,7 +90,9 @@ func (r *refusal) write(w http.ResponseWriter) {
 		h.Set("X-Souk-Paid", r.paid.String())
 	}
 	w.WriteHeader(status)
-	w.Write(r.shown().Append(nil))
+	said := r.shown()
+	said.Request = h.Get(requestHeader)
+	w.Write(as(said, nil))
 }
 
 // shown returns the refusal as it is written.

@@ -20,12 +20,14 @@ func (s *Server) routes() http.Handler {
 		"POST /v1/chat/completions": s.asking(bus.KindChat),
 		"POST /v1/completions":      s.asking(bus.KindCompletion),
 		"POST /v1/responses":        s.responding,
+		"POST /v1/messages":         s.messaging,
 		"GET /v1/streams/{task}":    s.resume,
 		"POST /v1/quote":            s.says(s.quote),
 		"GET /v1/models":            s.says(s.models),
 		"GET /v1/models/{id...}":    s.says(s.model),
 		"GET /v1/balance":           s.says(s.balance),
 
+		"POST /v1/messages/count_tokens":  s.says(s.countTokens),
 		"POST /v1/sessions/{session}/end": s.says(s.endSession),
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +46,7 @@ func (s *Server) routes() http.Handler {
 				err = h(w, r, k)
 			}
 			if err != nil {
-				s.refuse(w, err)
+				s.refuse(w, r, err)
 				id := ""
 				if k != nil {
 					id = s.keys.about(k).ID
@@ -57,7 +59,7 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc(pattern, s.health)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.refuse(w, noEndpoint(r))
+		s.refuse(w, r, noEndpoint(r))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // net/http waits for the rest of a body that nobody has read
@@ -73,6 +75,9 @@ func (s *Server) routes() http.Handler {
 		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0}
 		asked := requestOf(r)
 		w.Header().Set(requestHeader, asked.id)
+		if ofMessages(r) {
+			w.Header().Set("Request-Id", asked.id)
+		}
 		// net/http goes by the body of its own, once the handler has ended
 		read := r.WithContext(context.WithValue(r.Context(), requestKey{}, asked))
 		read.Body = body
@@ -90,8 +95,8 @@ func (s *Server) routes() http.Handler {
 
 func noEndpoint(r *http.Request) *refusal {
 	return refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/quote and "+
-		"/v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK", r.Method, r.URL.Path)
+		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/quote "+
+		"and /v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK", r.Method, r.URL.Path)
 }
 
 // tidy leaves out slashes too many, as a base URL that ends with one brings them. Those within a name, which
@@ -118,20 +123,31 @@ func (s *Server) count(what func(*Stats)) {
 	what(&s.stats)
 }
 
-func (s *Server) refuse(w http.ResponseWriter, err error) {
-	r := *asRefusal(err)
-	s.count(func(st *Stats) { st.Refused[r.code]++ })
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	why, as := *asRefusal(err), openai.Refusal.Append
+	s.count(func(st *Stats) { st.Refused[why.code]++ })
 	s.bound(w)
-	if (r.again || openai.FaultOf(r.code, r.retryMS).Again) && !s.serving() {
+	if (why.again || openai.FaultOf(why.code, why.retryMS).Again) && !s.serving() {
 		w.Header().Set("Connection", "close") // who comes again may then come to another gateway
 	}
-	r.write(w)
+	if ofMessages(r) {
+		as = openai.Refusal.AppendMessage
+	}
+	why.write(w, as)
 }
+
+// ofMessages reports whether a request is one of Anthropic's API.
+func ofMessages(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/messages") }
 
 // admit says whose key a request came with.
 func (s *Server) admit(r *http.Request) (*key, error) {
-	if n := len(r.Header["Authorization"]); n > 1 {
-		return nil, refuse(openai.CodeInvalidKey, "header Authorization: given %d times: send it once", n)
+	for _, name := range []string{"Authorization", ownKey} {
+		if n := len(r.Header[name]); n > 1 {
+			return nil, refuse(openai.CodeInvalidKey, "header %s: given %d times: send it once", name, n)
+		}
+	}
+	if own, secret := r.Header.Get(ownKey), secretOf(r); own != "" && own != secret {
+		return nil, refuse(openai.CodeInvalidKey, "headers Authorization and X-Api-Key have different keys: send one")
 	}
 	if err := s.awake.await(r.Context()); err != nil {
 		return nil, err
@@ -159,8 +175,14 @@ func shownBy(r *http.Request) *shown {
 	return p
 }
 
+// ownKey is the header in which clients of Anthropic's API send a key.
+const ownKey = "X-Api-Key"
+
 // secretOf is the key as a request brings it.
 func secretOf(r *http.Request) string {
+	if len(r.Header["Authorization"]) == 0 {
+		return r.Header.Get(ownKey)
+	}
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""

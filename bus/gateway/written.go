@@ -35,7 +35,7 @@ func (a *answer) relay(e writer) func(*bus.Chunk, *bus.Result) error {
 			}
 			before := len(dst)
 			dst = e.Finish(dst, r)
-			if a.response != nil { // it says all of the answer again
+			if a.form != nil { // it may say all of the answer again
 				a.out.most += len(dst) - before
 			}
 			return dst, nil
@@ -80,44 +80,72 @@ func (a *answer) gather(i, size int) {
 	a.unread.Add(int64(g.held - before))
 }
 
-// respond takes in the one task of a request for a response. What is answered can be named in later requests
-// before its client reads of its end.
-func (a *answer) respond(shape openai.Shape) func(*bus.Chunk, *bus.Result) error {
-	e := openai.NewResponse(shape, a.response)
+// form writes an answer otherwise than OpenAI's chats: as events, and in the end as one object.
+type form interface {
+	writer
+	Size() int // of what is kept of it, in bytes
+	Object() []byte
+	Fail(dst []byte, why openai.Refusal) []byte
+	Forget()
+}
+
+// shaped says how the answer to a request is written where that is not a chat's, and what tags the request
+// has which no chat is told.
+type shaped struct {
+	form func(s openai.Shape, whole bool) form
+	tags []bus.Tag
+}
+
+// write takes in the one task of a request whose answer has a form of its own.
+func (a *answer) write(shape openai.Shape) func(*bus.Chunk, *bus.Result) error {
+	e := a.form(shape, !a.asked.Stream)
 	a.mu.Lock()
 	a.said = e
 	a.mu.Unlock()
+	if a.asked.Stream {
+		return a.relay(e)
+	}
 	var events []byte // of a whole answer, which has none
-	take := func(c *bus.Chunk, r *bus.Result) (err error) {
-		if events = events[:0]; c != nil {
+	return func(c *bus.Chunk, r *bus.Result) (err error) {
+		events = events[:0]
+		switch {
+		case a.cut.Load():
+			e.Forget()
+			a.gather(0, 0)
+		case c != nil:
 			events, err = e.Chunk(events, c)
 			a.gather(0, e.Size())
-			return err
+		default:
+			events = e.Finish(events, r)
 		}
-		events = e.Finish(events, r)
-		return nil
+		return err
 	}
-	if a.asked.Stream {
-		take = a.relay(e)
+}
+
+// response is an answer to a request for one. What is answered can be named in later requests before its
+// client reads of its end.
+type response struct {
+	*openai.Response
+	keep func(id string, item []byte) // nil: nothing
+}
+
+func (r response) Finish(dst []byte, last *bus.Result) []byte {
+	r.Completed = time.Now().Unix()
+	if r.keep != nil {
+		r.Items(r.keep)
 	}
-	return func(c *bus.Chunk, r *bus.Result) error {
-		if r != nil {
-			e.Completed = time.Now().Unix()
-		}
-		if r != nil && a.response.Store {
-			e.Items(func(id string, item []byte) { a.s.items.put(time.Now(), a.keyID, id, item) })
-		}
-		return take(c, r)
-	}
+	return r.Response.Finish(dst, last)
 }
 
 // errorEvent is the event of an answer that ends without its end. The lock is held.
 func (a *answer) errorEvent(dst []byte, why *refusal) []byte {
-	if a.response == nil {
+	if a.form == nil {
 		return why.shown().Event(dst)
 	}
 	if a.said == nil {
-		a.said = openai.NewResponse(a.shape, a.response)
+		a.said = a.form(a.shape, !a.asked.Stream)
 	}
-	return a.said.Fail(dst, why.shown())
+	said := why.shown()
+	said.Request = a.of.id
+	return a.said.Fail(dst, said)
 }

@@ -72,6 +72,9 @@ var refused = map[string]struct{ but, why string }{
 	"moderation":         {"", "nobody judges here what is said; leave it out"},
 	"documents":          {"[]", "a template may make anything of them; put their text into a message"},
 	"chat_template":      {"", "the model's own is used, as it was measured; leave it out"},
+	// Anthropic's, which engines do not know either
+	"system":         {"", "not taken here, but by /v1/messages; send a message of role system"},
+	"stop_sequences": {"[]", "not taken here, but by /v1/messages; send stop"},
 }
 
 // members lists what is read of a body; each may stand only once, since engines take the last of two.
@@ -184,6 +187,8 @@ func (b *body) member(key Span) bool {
 	case "tools":
 		if b.data[v.From] != '[' {
 			b.refuse(bad("tools: an array is expected"))
+		} else if bytes.Contains(b.Text(v), []byte(`"input_schema"`)) {
+			b.judgeTools(v)
 		}
 	case "souk":
 		if b.data[v.From] != '{' {
@@ -214,6 +219,26 @@ func (b *body) member(key Span) bool {
 		}
 	}
 	return true
+}
+
+// judgeTools refuses tools of Anthropic's form.
+func (b *body) judgeTools(v Span) {
+	again, i := b.within(v), 0
+	again.Array(func() bool {
+		tool, ok := again.Value()
+		if of := b.within(tool); ok && b.data[tool.From] == '{' {
+			of.Object(func(key Span) bool {
+				if string(of.Name(key)) == "input_schema" {
+					b.refuse(bad("tools[%d].input_schema: not taken here, but by /v1/messages; send "+
+						`{"type": "function", "function": {"name", "description", "parameters"}}`, i))
+				}
+				_, ok := of.Value()
+				return ok
+			})
+		}
+		i++
+		return ok
+	})
 }
 
 // mostSalt bounds the characters of a cache_salt that engines take.

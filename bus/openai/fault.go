@@ -91,6 +91,7 @@ type Refusal struct {
 	Code    bus.Code
 	Message string
 	Task    string          // may be empty
+	Request string          // as its answer's header names it; may be empty
 	RetryMS int64           // 0: not said
 	Paid    *market.Credits // all that the request is paid; nil: not said
 }
@@ -100,7 +101,13 @@ func (r Refusal) Append(dst []byte) []byte {
 	f := FaultOf(r.Code, r.RetryMS)
 	o := Out(dst).Raw(`{"error":{"message":`).Str(cmp.Or(r.Message, string(r.Code))).
 		Raw(`,"type":`).Str(f.Type).Raw(`,"param":`).StrOrNull(fieldOf(r.Code, r.Message)).
-		Raw(`,"code":`).Str(f.Code).Raw(`,"souk":{"code":`).Str(string(r.Code))
+		Raw(`,"code":`).Str(f.Code)
+	return r.souk(o).Raw("}}")
+}
+
+// souk writes the member of that name.
+func (r Refusal) souk(o Out) Out {
+	o = o.Raw(`,"souk":{"code":`).Str(string(r.Code))
 	if r.Task != "" {
 		o = o.Raw(`,"task":`).Str(r.Task)
 	}
@@ -110,7 +117,7 @@ func (r Refusal) Append(dst []byte) []byte {
 	if r.Paid != nil {
 		o = o.Raw(`,"paid":`).Raw(r.Paid.String())
 	}
-	return o.Raw(`}}}`)
+	return o.Raw("}")
 }
 
 // fieldOf is the member of a body that a refusal begins with, as in "messages[0].role: ...".

@@ -240,6 +240,13 @@ func TestRefusals(t *testing.T) {
 		{"a voice", chat(`,"audio":{"voice":"alloy","format":"mp3"}`), bus.CodeUnsupportedField, "audio: "},
 		{"a search of the web", chat(`,"web_search_options":{}`), bus.CodeUnsupportedField,
 			"web_search_options: "},
+		{"a member of Anthropic's", chat(`,"system":"Be short"`), bus.CodeUnsupportedField,
+			"system: not taken here, but by /v1/messages"},
+		{"stops of Anthropic's", chat(`,"stop_sequences":["END"]`), bus.CodeUnsupportedField,
+			"stop_sequences: "},
+		{"a tool of Anthropic's", chat(`,"tools":[{"type":"function","function":{"name":"f"}},` +
+			`{"name":"g","input_schema":{}}]`),
+			bus.CodeBadRequest, "tools[1].input_schema: not taken here, but by /v1/messages"},
 		{"a judge of what is said", chat(`,"moderation":{"model":"x","policy":{"input":{"mode":"block"}}}`),
 			bus.CodeUnsupportedField, "moderation: "},
 		{"priority", chat(`,"priority":-1`), bus.CodeUnsupportedField, "souk.terms"},
@@ -331,6 +338,8 @@ func TestTaken(t *testing.T) {
 		`{"prompt":"x","stream":true,"return_token_ids":true,"stream_options":{"include_usage":true}}`,
 		`{"prompt":"x","stream_options":{"include_usage":true,"continuous_usage_stats":false}}`,
 		`{"prompt":"x","souk":{"terms":null,"session":null}}`,
+		`{"messages":[{"role":"user","content":"x"}],"stop_sequences":[],"tools":[{"type":"function","function":` +
+			`{"name":"f","parameters":{"properties":{"input_schema":{"type":"object"}}}}}]}`,
 		`{"prompt":"x","modalities":[ "text" ],"audio":null,"web_search_options":null,"moderation":null}`,
 	} {
 		mustDecode(t, body, nil)

@@ -60,24 +60,9 @@ func ReadResponses(data []byte, known func(id string) ([]byte, bool)) (*Response
 }
 
 func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) error {
-	if err := isText(data); err != nil {
+	in, again, err := readMembers(data, read, `{"model": "auto", "input": "Hello"}`)
+	if err != nil {
 		return err
-	}
-	s := Scan(data)
-	s.Deepest, s.Paired = deepest, true
-	if s.Next() != '{' {
-		return bad("the body is not a JSON object: send one like " + `{"model": "auto", "input": "Hello"}`)
-	}
-	in := map[string]json.RawMessage{}
-	again, ok := eachMember(&s, read, func(_ int, key, v Span) {
-		if name := string(s.Name(key)); isNothing(s.Text(v)) && name != "input" {
-			delete(in, name)
-		} else {
-			in[name] = s.Text(v)
-		}
-	})
-	if !ok || !s.End() {
-		return asError(s.Err())
 	}
 	if err := r.refuse(in); err != nil {
 		return err
@@ -109,14 +94,10 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 			out[name] = v
 		}
 	}
-	if v, ok := in["max_output_tokens"]; ok {
-		var most float64 // 64.0, as engines take it
-		if json.Unmarshal(v, &most) != nil || most != math.Trunc(most) || most < 1 || most > bus.MaxTokens {
-			return bad("max_output_tokens: %.40s is not a whole number from 1 to %d", v, bus.MaxTokens)
-		}
-		out["max_completion_tokens"] = int(most)
+	if err := mostTokens("max_output_tokens", in, out); err != nil {
+		return err
 	}
-	err := r.rest(in, out)
+	err = r.rest(in, out)
 	if err == nil {
 		err = toolChoice(in, out)
 	}
@@ -129,6 +110,32 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	r.Tags = metadata(nil, in["metadata"])
 	r.keepEcho(in)
 	return nil
+}
+
+// readMembers reads the members of a body, without those that say nothing; again is the first of the names
+// that stands there twice.
+func readMembers(data []byte, names []string, example string) (in map[string]json.RawMessage, again string,
+	err error) {
+	if err := isText(data); err != nil {
+		return nil, "", err
+	}
+	s := Scan(data)
+	s.Deepest, s.Paired = deepest, true
+	if s.Next() != '{' {
+		return nil, "", bad("the body is not a JSON object: send one like %s", example)
+	}
+	in = map[string]json.RawMessage{}
+	again, ok := eachMember(&s, names, func(_ int, key, v Span) {
+		if name := string(s.Name(key)); isNothing(s.Text(v)) {
+			delete(in, name)
+		} else {
+			in[name] = s.Text(v)
+		}
+	})
+	if !ok || !s.End() {
+		return nil, "", asError(s.Err())
+	}
+	return in, again, nil
 }
 
 // eachMember reads an object; each is called with every member, with its number among the names, -1 for
@@ -157,6 +164,20 @@ func eachMember(s *Scanner, names []string, each func(i int, key, v Span)) (agai
 		return true
 	})
 	return again, ok
+}
+
+// mostTokens reads the member that bounds the answer.
+func mostTokens(name string, in map[string]json.RawMessage, out map[string]any) error {
+	v, ok := in[name]
+	if !ok {
+		return nil
+	}
+	var most float64 // 64.0, as engines take it
+	if json.Unmarshal(v, &most) != nil || most != math.Trunc(most) || most < 1 || most > bus.MaxTokens {
+		return bad("%s: %.40s is not a whole number from 1 to %d", name, v, bus.MaxTokens)
+	}
+	out["max_completion_tokens"] = int(most)
+	return nil
 }
 
 // isNothing reports whether a member says nothing.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -43,9 +44,30 @@ data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20
 
 `
 
+// steps lists the calls of a coding agent's model: tool, name of its argument, argument. The tools are those
+// of anthropic_agent.py or of Claude Code.
+func steps(body string) [][3]string {
+	run := [3]string{"run", "command", "python3 main.py"}
+	switch {
+	case strings.Contains(body, `"read_file"`):
+		return [][3]string{{"read_file", "path", "main.py"}, run}
+	case strings.Contains(body, `"name":"Bash"`):
+		run[0] = "Bash"
+		return [][3]string{{"Bash", "command", "cat main.py"}, run}
+	}
+	return nil
+}
+
 // engineCalls writes what an engine calls of the tools that a request gives it, and reports whether there are
 // any. Told to, it breaks off within the first call.
 func engineCalls(w http.ResponseWriter, path, body string) bool {
+	if done, all := strings.Count(body, `"tool_call_id"`), steps(body); done < len(all) {
+		step := all[done]
+		w.Header().Set("Content-Type", "text/event-stream")
+		strings.NewReplacer("weather", step[0], "city", step[1], "Oslo", step[2],
+			"call-1", fmt.Sprint("call-", done)).WriteString(w, calls)
+		return true
+	}
 	if !strings.Contains(body, `"weather"`) || !strings.HasSuffix(path, "/chat/completions") ||
 		strings.Contains(body, `"tool_call_id"`) {
 		return false
@@ -67,7 +89,7 @@ func engineCalls(w http.ResponseWriter, path, body string) bool {
 // market has one engine, a simulated one that calls a tool where it is given any.
 func market(t *testing.T) (m *local.Market, url, key, slow string) {
 	t.Helper()
-	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
+	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b", MaxModelLen: 128 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +154,14 @@ func TestClients(t *testing.T) {
 		"litellm_python.py": python, "langchain_python.py": python, "openai_node.cjs": "node",
 		"ai_sdk.mjs": "node", "langchain_node.mjs": "node", "openai_agents.py": python,
 		"autogen_python.py": python, "open_webui.py": python,
-		"nats_python.py": python} {
+		"nats_python.py": python, "anthropic_python.py": python, "anthropic_agent.py": python,
+		"anthropic_node.mjs": "node", "claude_code.sh": "sh"} {
 		t.Run(script, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			c := exec.CommandContext(ctx, with, script)
 			c.Env = append(os.Environ(), "OPENAI_BASE_URL="+url, "OPENAI_API_KEY="+key,
+				"ANTHROPIC_BASE_URL="+strings.TrimSuffix(url, "/v1"), "ANTHROPIC_API_KEY="+key,
 				"SLOW_API_KEY="+slow, "SOUK_NATS="+m.State().NATS, "SOUK_CREDS="+m.CredsFile())
 			out, err := c.CombinedOutput()
 			var exit *exec.ExitError

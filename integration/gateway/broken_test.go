@@ -60,6 +60,7 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 		}},
 		{"the gateway ends", chats, words(""), "", ends},
 		{"the gateway ends, several answers", chats, words(`,"n":3`), "", ends},
+		{"the gateway ends, a message", "/v1/messages", words(""), "", ends},
 		{"the gateway ends, a response", responses,
 			`{"input":"Say words.","stream":true,"max_output_tokens":4000}`, "", ends},
 		{"the gateway ends, its client may come back", chats, words(""), "X-Souk-Resume", ends},

@@ -320,6 +320,8 @@ func TestMemoryIsCountedExactly(t *testing.T) {
 				if dice(4) == 0 {
 					path = "/v1/responses"
 					body = fmt.Sprintf(`{"input":%q}`, strings.Repeat("x", dice(20000)))
+				} else if dice(4) == 0 {
+					path = "/v1/messages"
 				} else if dice(3) == 0 {
 					body = strings.TrimSuffix(body, "}") + fmt.Sprintf(`,"n":%d`, 2+dice(7)) + "}"
 				}
