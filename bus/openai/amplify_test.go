@@ -103,17 +103,20 @@ func TestEventsAreLinesOfUnicode(t *testing.T) {
 	}
 	e, r := NewEvents(Shape{ID: "t", Kind: bus.KindChat, Model: ends}, 0), NewResponse(Shape{ID: "t",
 		Kind: bus.KindChat, Model: ends}, asked)
-	chat, response := e.Begin(nil), r.Begin(nil)
+	m := NewMessage(Shape{ID: "t", Kind: bus.KindChat, Model: ends}, false)
+	chat, response, message := e.Begin(nil), r.Begin(nil), m.Begin(nil)
 	for _, c := range []*bus.Chunk{{Text: ends}, {Text: ends, Extra: extra}} {
-		var errs [2]error
+		var errs [3]error
 		chat, errs[0] = e.Chunk(chat, c)
+		message, errs[2] = m.Chunk(message, c)
 		response, errs[1] = r.Chunk(response, c)
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	chat, response = e.Finish(chat, result), r.Finish(response, result)
-	for name, stream := range map[string][]byte{"chat": chat, "response": response} {
+	message = m.Finish(message, result)
+	for name, stream := range map[string][]byte{"chat": chat, "response": response, "message": message} {
 		if strings.ContainsAny(string(stream), "\u0085\u2028\u2029") {
 			t.Errorf("%s: an event of several lines: %s", name, stream)
 		}

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -134,35 +135,61 @@ func scalars(in map[string]json.RawMessage, out map[string]any) error {
 // ownTools are functions, which the client runs. Anthropic's own tools, whether its servers run them or its
 // models alone know their form, have none that others know.
 func ownTools(in map[string]json.RawMessage, out map[string]any) error {
-	var all []map[string]json.RawMessage
-	if v, ok := in["tools"]; ok && json.Unmarshal(v, &all) != nil {
-		return bad("tools: a list of tools is expected")
+	v, ok := in["tools"]
+	if !ok {
+		return nil
 	}
-	var list []any
-	for i, t := range all {
-		switch kind := string(t["type"]); {
-		case t["function"] != nil:
-			return bad("tools[%d].function: name, description and input_schema stand in the tool itself here", i)
-		case kind != "" && kind != "null" && kind != `"custom"`:
-			return unsupported("tools[%d].type: %.60s is not taken here: leave it out; tools of type custom are, "+
-				"with an input_schema, and whoever asks runs them", i, kind)
-		case len(t["name"]) < 3 || t["name"][0] != '"':
-			return bad("tools[%d].name: a name is expected", i)
-		case len(t["input_schema"]) == 0 || t["input_schema"][0] != '{':
-			return bad("tools[%d].input_schema: an object is expected", i)
+	s, n, o := Scan(v), 0, Out("[")
+	var err error
+	if !s.Array(func() bool {
+		one, ok := s.Value()
+		if ok {
+			o, err = ownTool(o, fmt.Sprintf("tools[%d]", n), s.Text(one))
+			n++
 		}
-		f := map[string]json.RawMessage{"name": t["name"], "parameters": t["input_schema"]}
-		for _, name := range []string{"description", "strict"} {
-			if v, ok := t[name]; ok && !isNothing(v) {
-				f[name] = v
-			}
+		return ok && err == nil
+	}) && err == nil {
+		err = bad("tools: a list of tools is expected")
+	}
+	if n > 0 {
+		o[len(o)-1] = ']'
+		out["tools"] = json.RawMessage(o)
+	}
+	return err
+}
+
+// ownTool writes a tool with a comma behind it.
+func ownTool(o Out, at string, tool []byte) (Out, error) {
+	names := []string{"name", "description", "input_schema", "strict", "type", "function"}
+	var is [6]json.RawMessage
+	s := Scan(tool)
+	again, ok := eachMember(&s, names, func(i int, _, v Span) {
+		if i >= 0 && !isNothing(s.Text(v)) {
+			is[i] = s.Text(v)
 		}
-		list = append(list, map[string]any{"type": "function", "function": f})
+	})
+	switch kind := string(is[4]); {
+	case !ok:
+		return o, bad("%s: an object is expected", at)
+	case again != "":
+		return o, bad("%s: member %s stands twice: send it once", at, again)
+	case is[5] != nil:
+		return o, bad("%s.function: name, description and input_schema stand in the tool itself here", at)
+	case kind != "" && kind != `"custom"`:
+		return o, unsupported("%s.type: %.60s is not taken here: leave it out; tools of type custom are, with an "+
+			"input_schema, and whoever asks runs them", at, kind)
+	case len(is[0]) < 3 || is[0][0] != '"':
+		return o, bad("%s.name: a name is expected", at)
+	case len(is[2]) == 0 || is[2][0] != '{':
+		return o, bad("%s.input_schema: an object is expected", at)
 	}
-	if len(list) > 0 {
-		out["tools"] = list
+	o = o.Raw(`{"type":"function","function":{"name":`).Raw(string(is[0]))
+	for _, i := range []int{1, 3} {
+		if is[i] != nil {
+			o = o.Raw(`,"` + names[i] + `":`).Raw(string(is[i]))
+		}
 	}
-	return nil
+	return o.Raw(`,"parameters":`).Raw(string(is[2])).Raw("}},"), nil
 }
 
 func ownChoice(in map[string]json.RawMessage, out map[string]any) error {

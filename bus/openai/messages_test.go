@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestMessagesAsChats(t *testing.T) {
 			"data":"AA=="}},{"type":"text","text":"see"},{"type":"image","source":{"type":"url","url":"https://x/y"}}]}]}`,
 			`{"messages":[{"role":"user","content":[{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"},
 			{"text":"see","type":"text"},{"image_url":{"url":"https://x/y"},"type":"image_url"}]}]}`},
-		// a turn with thoughts and calls; results come before what the user says, their pictures behind them
+		// a turn with thoughts and calls; results come before what the user says, their pictures with that
 		{`{"messages":[{"role":"user","content":"Weather?"},{"role":"assistant","content":[
 			{"type":"thinking","thinking":"let me see","signature":"s"},{"type":"redacted_thinking","data":"x"},
 			{"type":"text","text":"I "},{"type":"text","text":"look."},
@@ -50,7 +51,7 @@ func TestMessagesAsChats(t *testing.T) {
 			{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}},
 			{"id":"c2","type":"function","function":{"name":"clock","arguments":"{}"}}]},
 			{"role":"tool","content":"7\npm","tool_call_id":"c2"},{"role":"tool","content":"","tool_call_id":"c1"},
-			{"role":"user","content":[{"image_url":{"url":"https://x/y"},"type":"image_url"},{"text":"And?","type":"text"}]}]}`},
+			{"role":"user","content":[{"text":"And?","type":"text"},{"image_url":{"url":"https://x/y"},"type":"image_url"}]}]}`},
 		// the system speaks in between, which changes nothing that came before: of the user, or of a result
 		{`{"messages":[{"role":"user","content":"a"},{"role":"system","content":"s1"},{"role":"assistant","content":[
 			{"type":"tool_use","id":"c1","name":"f","input":{}}]},{"role":"system","content":"s2"},
@@ -70,8 +71,8 @@ func TestMessagesAsChats(t *testing.T) {
 			"parallel_tool_calls":false,"reasoning_effort":"high",
 			"response_format":{"json_schema":{"name":"answer","schema":{"type":"object"}},"type":"json_schema"},
 			"tool_choice":"required","tools":[
-			{"function":{"description":"d","name":"f","parameters":{"type":"object"}},"type":"function"},
-			{"function":{"name":"g","parameters":{},"strict":true},"type":"function"}]}`},
+			{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}},
+			{"type":"function","function":{"name":"g","strict":true,"parameters":{}}}]}`},
 		{`{"tool_choice":{"type":"tool","name":"f"},"thinking":{"type":"disabled"},
 			"output_format":{"type":"json_schema","schema":{}},"messages":[{"role":"user","content":"a"}]}`,
 			`{"chat_template_kwargs":{"enable_thinking":false,"thinking":false},"messages":[{"role":"user","content":"a"}],
@@ -188,6 +189,33 @@ func TestMessagesRefused(t *testing.T) {
 	if _, err := ReadMessages([]byte(`{"messages":[` + strings.Repeat(many, bus.MaxMessages/2) +
 		`{"role":"user","content":"a"}]}`)); err == nil || err.Code != bus.CodeUnsupportedField {
 		t.Errorf("%d messages: %v", bus.MaxMessages+1, err)
+	}
+}
+
+// A body of many small things is read in little more room than it has itself.
+func TestMessagesOfManyParts(t *testing.T) {
+	user := func(blocks string) string {
+		return `{"messages":[{"role":"user","content":[` + blocks + `{"type":"text","text":"a"}]}]}`
+	}
+	for name, body := range map[string]string{
+		"blocks of nothing": user(strings.Repeat(`{},`, bus.MaxBody/3)),
+		"empty texts":       user(strings.Repeat(`{"type":"text"},`, bus.MaxBody/16)),
+		"texts":             user(strings.Repeat(`{"type":"text","text":"a"},`, bus.MaxBody/27)),
+		"pictures":          user(strings.Repeat(`{"type":"image","source":{"type":"url","url":"x"}},`, bus.MaxBody/51)),
+		"members":           user(`{` + strings.Repeat(`"a":1,`, bus.MaxBody/6) + `"type":"text"},`),
+		"messages":          `{"messages":[` + strings.Repeat(`{"role":"user","content":"a"},`, bus.MaxBody/30) + `7]}`,
+		"tools": `{"tools":[` + strings.Repeat(`{"name":"f","input_schema":{}},`, bus.MaxBody/31) +
+			`{"name":"f","input_schema":{}}],"messages":[{"role":"user","content":"a"}]}`,
+		"no tools": `{"tools":[` + strings.Repeat(`{},`, bus.MaxBody/3) + `{}],"messages":[]}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		ReadMessages([]byte(body))
+		runtime.ReadMemStats(&after)
+		t.Logf("%s: %d", name, (after.TotalAlloc-before.TotalAlloc)/uint64(len(body)))
+		if took := int(after.TotalAlloc - before.TotalAlloc); took > 40*len(body) {
+			t.Errorf("%s: %d bytes took %d in all", name, len(body), took)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,43 +30,97 @@ type contentPart struct{ text, picture string }
 
 // block is a part of a message's content, of any type.
 type block struct {
-	Type, Text, Thinking, ID, Name string
-	Input, Content                 json.RawMessage
-	ToolUseID                      string `json:"tool_use_id"`
-	Source                         *struct {
-		Type, URL, Data string
-		MediaType       string `json:"media_type"`
+	Type, Text, Thinking, ID, Name, ToolUseID string
+	Input, Content, Source                    json.RawMessage
+}
+
+var blockMembers = []string{"type", "text", "thinking", "id", "name", "tool_use_id", "input", "content",
+	"source"}
+
+// read reads a block. A body may have very many, so that each is looked at alone, and nothing is kept but
+// what it says.
+func (b *block) read(at string, data []byte) error {
+	texts := []*string{&b.Type, &b.Text, &b.Thinking, &b.ID, &b.Name, &b.ToolUseID}
+	raws := []*json.RawMessage{&b.Input, &b.Content, &b.Source}
+	s, wrong := Scan(data), ""
+	again, ok := eachMember(&s, blockMembers, func(i int, _, v Span) {
+		switch {
+		case i < 0 || isNothing(s.Text(v)):
+		case i >= len(texts):
+			*raws[i-len(texts)] = s.Text(v)
+		case data[v.From] == '"':
+			*texts[i] = string(s.AppendString(nil, v))
+		default:
+			wrong = blockMembers[i]
+		}
+	})
+	switch {
+	case !ok:
+		return bad("%s: an object is expected", at)
+	case again != "":
+		return bad("%s: member %s stands twice: send it once", at, again)
+	case wrong != "":
+		return bad("%s.%s: a string is expected", at, wrong)
 	}
+	return nil
+}
+
+// eachBlock calls each with every block of a content. A string is one text.
+func eachBlock(at string, v json.RawMessage, each func(at string, b *block) error) (err error) {
+	s := Scan(v)
+	switch s.Next() {
+	case '"':
+		return each(at, &block{Type: "text", Text: string(s.AppendString(nil, Span{0, len(v)}))})
+	case '[':
+	default:
+		return bad("%s: a string or a list of blocks is expected", at)
+	}
+	n := 0
+	s.Array(func() bool {
+		one, ok := s.Value()
+		if ok {
+			var b block
+			here := fmt.Sprintf("%s[%d]", at, n)
+			n++
+			if err = b.read(here, s.Text(one)); err == nil {
+				err = each(here, &b)
+			}
+		}
+		return ok && err == nil
+	})
+	return err
 }
 
 // turnsOf reads the members system and messages.
 func turnsOf(system, messages json.RawMessage) ([]chatMessage, error) {
 	t := dialogue{called: map[string]bool{}}
 	if len(system) > 0 {
-		blocks, err := blocksOf("system", system)
-		if err == nil {
-			err = t.instruct("system", blocks)
-		}
-		if err != nil {
+		if err := eachBlock("system", system, t.instruct); err != nil {
 			return nil, err
 		}
 	}
-	var all []json.RawMessage
-	if json.Unmarshal(messages, &all) != nil || len(all) == 0 {
+	s, n := Scan(messages), 0
+	var err error
+	if s.Next() == '[' {
+		s.Array(func() bool {
+			one, ok := s.Value()
+			if ok {
+				err = t.message(fmt.Sprintf("messages[%d]", n), s.Text(one))
+				n++
+			}
+			return ok && err == nil
+		})
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case n == 0:
 		return nil, bad(`messages: a list is expected, as [{"role": "user", "content": "Hello"}]`)
 	}
-	for i, m := range all {
-		if err := t.message(fmt.Sprintf("messages[%d]", i), m); err != nil {
-			return nil, err
-		}
-	}
 	t.release()
-	switch n := len(t.said); {
-	case n >= bus.MaxMessages:
-		return nil, unsupported("messages: more than %d; send fewer", bus.MaxMessages-1)
-	case n > 0 && t.said[n-1].Role == "assistant":
+	if last := len(t.said) - 1; last >= 0 && t.said[last].Role == "assistant" {
 		return nil, unsupported("messages[%d].role: the last message is the assistant's, and its text is not gone "+
-			"on with here: end with one of the user's", len(all)-1)
+			"on with here: end with one of the user's", n-1)
 	}
 	out, silent := t.chat()
 	if silent {
@@ -96,92 +150,70 @@ func (t *dialogue) chat() (out []chatMessage, silent bool) {
 // content joins texts: what an assistant said was one text, other texts are lines. Nearly every engine takes
 // a string, and only some take parts.
 func (m *spoken) content() json.RawMessage {
-	between := "\n"
-	if m.Role == "assistant" {
-		between = ""
-	}
-	var texts []string
-	var parts []any
-	for _, p := range m.parts {
-		if p.picture != "" {
-			url := map[string]string{"url": p.picture}
-			parts = append(parts, map[string]any{"type": "image_url", "image_url": url})
-			continue
+	if slices.ContainsFunc(m.parts, func(p contentPart) bool { return p.picture != "" }) {
+		o := Out("[")
+		for _, p := range m.parts {
+			if p.picture != "" {
+				o = o.Raw(`{"image_url":{"url":`).Str(p.picture).Raw(`},"type":"image_url"},`)
+			} else {
+				o = o.Raw(`{"text":`).Str(p.text).Raw(`,"type":"text"},`)
+			}
 		}
-		texts = append(texts, p.text)
-		parts = append(parts, map[string]string{"type": "text", "text": p.text})
+		o[len(o)-1] = ']'
+		return json.RawMessage(o)
 	}
-	if len(texts) == len(parts) {
-		return json.RawMessage(Out(nil).Str(strings.Join(texts, between)))
+	var text strings.Builder
+	for i, p := range m.parts {
+		if i > 0 && m.Role != "assistant" {
+			text.WriteByte('\n')
+		}
+		text.WriteString(p.text)
 	}
-	v, _ := encodeJSON(parts) // strings alone
-	return v
+	return json.RawMessage(Out(nil).Str(text.String()))
 }
 
-// blocksOf reads a content: a string is one text.
-func blocksOf(at string, v json.RawMessage) ([]block, error) {
-	var all []json.RawMessage
-	switch {
-	case len(v) > 0 && v[0] == '"':
-		b := []block{{Type: "text"}}
-		return b, json.Unmarshal(v, &b[0].Text)
-	case json.Unmarshal(v, &all) != nil || isNothing(v):
-		return nil, bad("%s: a string or a list of blocks is expected", at)
-	}
-	blocks := make([]block, len(all))
-	for i, one := range all {
-		if err := readInto(fmt.Sprintf("%s[%d]", at, i), one, blockMembers, &blocks[i]); err != nil {
-			return nil, err
-		}
-	}
-	return blocks, nil
-}
-
-var blockMembers = []string{"type", "text", "thinking", "id", "name", "input", "content", "tool_use_id",
-	"source"}
-
-// readInto reads an object, in which none of the names may stand twice.
-func readInto(at string, data json.RawMessage, names []string, to any) error {
+func (t *dialogue) message(at string, data []byte) error {
+	var role string
+	var content json.RawMessage
 	s := Scan(data)
-	again, ok := eachMember(&s, names, func(int, Span, Span) {})
-	err := json.Unmarshal(data, to)
-	wrong, typed := errors.AsType[*json.UnmarshalTypeError](err)
+	again, ok := eachMember(&s, []string{"role", "content"}, func(i int, _, v Span) {
+		switch {
+		case i == 0 && data[v.From] == '"':
+			role = string(s.AppendString(nil, v))
+		case i == 1:
+			content = s.Text(v)
+		}
+	})
 	switch {
 	case !ok:
 		return bad("%s: an object is expected", at)
 	case again != "":
 		return bad("%s: member %s stands twice: send it once", at, again)
-	case typed:
-		return bad("%s.%s: it is not to be a JSON %s", at, strings.ToLower(wrong.Field), wrong.Value)
+	case len(t.said) >= bus.MaxMessages-1: // the system's is one more
+		return unsupported("messages: more than %d; send fewer", bus.MaxMessages-1)
 	}
-	return err
-}
-
-func (t *dialogue) message(at string, data json.RawMessage) error {
-	var m struct {
-		Role    string
-		Content json.RawMessage
+	here := at + ".content"
+	if n := len(content); n > 1 && len(bytes.TrimSpace(content[1:n-1])) == 0 && content[0] != '{' {
+		return bad("%s: it is empty: give it some text, or leave the message out", here)
 	}
-	if err := readInto(at, data, []string{"role", "content"}, &m); err != nil {
-		return err
+	switch role {
+	case "user":
+		return t.user(here, content)
+	case "assistant":
+		t.release()
+		t.turn(role)
+		return eachBlock(here, content, t.assistant)
+	case "system":
+		if err := eachBlock(here, content, t.instruct); err != nil {
+			return err
+		}
+		if len(t.called) == 0 {
+			t.release()
+		}
+		return nil
 	}
-	if !slices.Contains([]string{"user", "assistant", "system"}, m.Role) {
-		return bad("%s.role: %.40q is none of user, assistant and system; results of tools are the user's, in "+
-			"blocks of type tool_result", at, m.Role)
-	}
-	at += ".content"
-	blocks, err := blocksOf(at, m.Content)
-	switch {
-	case err != nil:
-		return err
-	case len(blocks) == 0 || len(blocks) == 1 && blocks[0].Type == "text" && blocks[0].Text == "":
-		return bad("%s: it is empty: give it some text, or leave the message out", at)
-	case m.Role == "user":
-		return t.user(at, blocks)
-	case m.Role == "assistant":
-		return t.assistant(at, blocks)
-	}
-	return t.instruct(at, blocks)
+	return bad("%s.role: %.40q is none of user, assistant and system; results of tools are the user's, in blocks "+
+		"of type tool_result", at, role)
 }
 
 // turn is the message to which somebody's words belong.
@@ -198,20 +230,15 @@ const attribution = "x-anthropic-billing-header"
 
 // instruct takes in what the system says. Behind the first of the user's messages it becomes part of theirs,
 // as templates know no other system than one at the beginning, and as what came before stays as it was.
-func (t *dialogue) instruct(at string, blocks []block) error {
-	for i, b := range blocks {
-		switch {
-		case b.Type != "text":
-			return unsupported("%s[%d].type: %.40q; the system says text alone", at, i, b.Type)
-		case b.Text == "" || strings.HasPrefix(b.Text, attribution):
-		case len(t.said) == 0:
-			t.system = append(t.system, b.Text)
-		default:
-			t.held = append(t.held, b.Text)
-		}
-	}
-	if len(t.called) == 0 {
-		t.release()
+func (t *dialogue) instruct(at string, b *block) error {
+	switch {
+	case b.Type != "text":
+		return unsupported("%s.type: %.40q; the system says text alone", at, b.Type)
+	case b.Text == "" || strings.HasPrefix(b.Text, attribution):
+	case len(t.said) == 0:
+		t.system = append(t.system, b.Text)
+	default:
+		t.held = append(t.held, b.Text)
 	}
 	return nil
 }
@@ -230,100 +257,105 @@ func (t *dialogue) release() {
 	t.held = nil
 }
 
-func (t *dialogue) assistant(at string, blocks []block) error {
-	t.release()
-	m := t.turn("assistant")
-	for i, b := range blocks {
-		switch b.Type {
-		case "text":
-			m.parts = append(m.parts, contentPart{text: b.Text})
-		case "thinking":
-			m.Reasoning = append(m.Reasoning, b.Thinking...)
-		case "redacted_thinking": // nobody but its author can read it
-		case "tool_use":
-			switch {
-			case b.ID == "" || b.Name == "" || len(b.Input) == 0 || b.Input[0] != '{':
-				return bad("%s[%d]: a tool_use has an id, a name and an input, which is an object", at, i)
-			case t.called[b.ID]:
-				return bad("%s[%d].id: %.80q was called already", at, i, b.ID)
-			}
-			t.called[b.ID] = true
-			m.ToolCalls = append(m.ToolCalls, chatCall{b.ID, "function",
-				chatFunction{b.Name, string(appendCompact(nil, b.Input))}})
-		default:
-			return unsupported("%s[%d].type: %.40q is not served here; an assistant's text, thinking and "+
-				"tool_use are", at, i, b.Type)
+func (t *dialogue) assistant(at string, b *block) error {
+	m := &t.said[len(t.said)-1]
+	switch b.Type {
+	case "text":
+		m.say(contentPart{text: b.Text})
+	case "thinking":
+		m.Reasoning = append(m.Reasoning, b.Thinking...)
+	case "redacted_thinking": // nobody but its author can read it
+	case "tool_use":
+		switch {
+		case b.ID == "" || b.Name == "" || len(b.Input) == 0 || b.Input[0] != '{':
+			return bad("%s: a tool_use has an id, a name and an input, which is an object", at)
+		case t.called[b.ID]:
+			return bad("%s.id: %.80q was called already", at, b.ID)
 		}
+		t.called[b.ID] = true
+		m.ToolCalls = append(m.ToolCalls, chatCall{b.ID, "function",
+			chatFunction{b.Name, string(appendCompact(nil, b.Input))}})
+	default:
+		return unsupported("%s.type: %.40q is not served here; an assistant's text, thinking and tool_use are", at,
+			b.Type)
 	}
 	return nil
 }
 
 // user takes in results of tools before all else: engines want them behind the calls at once.
-func (t *dialogue) user(at string, blocks []block) error {
-	var parts []contentPart
-	for i, b := range blocks {
-		if b.Type != "tool_result" {
-			continue
+func (t *dialogue) user(at string, content json.RawMessage) error {
+	var mine spoken
+	err := eachBlock(at, content, func(at string, b *block) error {
+		if b.Type == "tool_result" {
+			return t.result(at, b, &mine)
 		}
-		if !t.called[b.ToolUseID] {
-			return bad("%s[%d].tool_use_id: no tool_use of id %.80q before it waits for a result", at, i, b.ToolUseID)
-		}
-		delete(t.called, b.ToolUseID)
-		m := spoken{chatMessage: chatMessage{Role: "tool", ToolCallID: b.ToolUseID}}
-		if len(b.Content) > 0 && !isNothing(b.Content) {
-			inner := fmt.Sprintf("%s[%d].content", at, i)
-			blocks, err := blocksOf(inner, b.Content)
-			if err == nil {
-				m.parts, err = shown(inner, blocks)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		for _, p := range m.parts { // a template has no place for them in a result
-			if p.picture != "" {
-				parts = append(parts, p)
-			}
-		}
-		m.parts = slices.DeleteFunc(m.parts, func(p contentPart) bool { return p.picture != "" })
-		t.said = append(t.said, m)
-	}
-	mine, err := shown(at, blocks)
-	if parts = append(parts, mine...); err == nil && len(parts) > 0 {
+		return mine.show(at, b)
+	})
+	if err == nil && len(mine.parts) > 0 {
 		m := t.turn("user")
-		m.parts = append(m.parts, parts...)
+		m.parts = append(m.parts, mine.parts...)
 	}
 	t.release()
 	return err
 }
 
-// shown are texts and pictures.
-func shown(at string, blocks []block) (parts []contentPart, err error) {
-	for i, b := range blocks {
-		switch b.Type {
-		case "text":
-			if b.Text != "" {
-				parts = append(parts, contentPart{text: b.Text})
+// result takes in what a tool said. A template has no place for pictures in it: those are the user's.
+func (t *dialogue) result(at string, b *block, user *spoken) error {
+	switch {
+	case !t.called[b.ToolUseID]:
+		return bad("%s.tool_use_id: no tool_use of id %.80q before it waits for a result", at, b.ToolUseID)
+	case len(t.said) >= bus.MaxMessages-1:
+		return unsupported("messages: more than %d; send fewer", bus.MaxMessages-1)
+	}
+	delete(t.called, b.ToolUseID)
+	m := spoken{chatMessage: chatMessage{Role: "tool", ToolCallID: b.ToolUseID}}
+	if len(b.Content) > 0 {
+		err := eachBlock(at+".content", b.Content, func(at string, inner *block) error {
+			if inner.Type == "image" {
+				return user.show(at, inner)
 			}
-		case "image":
-			var url string
-			switch s := b.Source; {
-			case s == nil:
-			case s.Type == "url":
-				url = s.URL
-			case s.Type == "base64" && s.MediaType != "" && s.Data != "":
-				url = "data:" + s.MediaType + ";base64," + s.Data
-			}
-			if url == "" {
-				return nil, unsupported("%s[%d].source: a picture comes as base64, with media_type and data, or by "+
-					"its url: files are not kept here", at, i)
-			}
-			parts = append(parts, contentPart{picture: url})
-		case "tool_result": // taken in before
-		default:
-			return nil, unsupported("%s[%d].type: %.40q is not served here; text, image and, of a user, tool_result "+
-				"are", at, i, b.Type)
+			return m.show(at, inner)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return parts, nil
+	t.said = append(t.said, m)
+	return nil
+}
+
+func (m *spoken) say(p contentPart) {
+	if p != (contentPart{}) {
+		m.parts = append(m.parts, p)
+	}
+}
+
+// show takes in a text or a picture.
+func (m *spoken) show(at string, b *block) error {
+	switch b.Type {
+	case "text":
+		m.say(contentPart{text: b.Text})
+	case "image":
+		var s struct {
+			Type, URL, Data string
+			MediaType       string `json:"media_type"`
+		}
+		var url string
+		switch err := json.Unmarshal(b.Source, &s); {
+		case err != nil:
+		case s.Type == "url":
+			url = s.URL
+		case s.Type == "base64" && s.MediaType != "" && s.Data != "":
+			url = "data:" + s.MediaType + ";base64," + s.Data
+		}
+		if url == "" {
+			return unsupported("%s.source: a picture comes as base64, with media_type and data, or by its url: files "+
+				"are not kept here", at)
+		}
+		m.say(contentPart{picture: url})
+	default:
+		return unsupported("%s.type: %.40q is not served here; text, image and, of a user, tool_result are", at,
+			b.Type)
+	}
+	return nil
 }
