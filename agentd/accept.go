@@ -2,8 +2,10 @@ package agentd
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -78,6 +80,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	case d.Model != "" && d.Model != a.cfg.Model:
 		return bus.CodeUnknownModel,
 			fmt.Sprintf("model: %.80q is not served here, %q is", d.Model, a.cfg.Model)
+	case !bus.Serves(a.pools, d.Task.Kind):
+		return bus.CodeUnknownModel, fmt.Sprintf("kind: %q is not served here, %s are", d.Task.Kind, bus.Routes(a.pools))
 	case d.Price != a.cfg.Price:
 		return bus.CodeBadTerms,
 			fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
@@ -127,7 +131,9 @@ func (a *Agent) remember(id string, h *hold) {
 // Begin returns the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
 	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
-	r.watch, r.now, r.forgets, r.shared = a.watch(d), a.now, a.info.Forgets, a.info.Shared
+	if r.now, r.forgets, r.shared = a.now, a.info.Forgets, a.info.Shared; !r.pools {
+		r.watch = a.watch(d)
+	}
 	return r
 }
 
@@ -152,12 +158,22 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	return r
 }
 
+// Probe is the least request that shows that the engine serves.
+func (a *Agent) Probe() Request {
+	r := Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`),
+		Model: a.cfg.Model, MaxTokens: 1}
+	if kind, _, _ := strings.Cut(a.pools, " "); kind != "" {
+		r.Kind, r.Body = kind, PoolingProbe(kind)
+	}
+	return r
+}
+
 // mustCount reports whether the engine is to count a prompt before it computes it: by its bytes, it may have
 // more tokens than the hold covers.
 func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	p, template := &d.Task.Prompt, a.info.Template
 	switch {
-	case d.PromptMost == 0 || p.Text == 0: // nobody knows
+	case d.PromptMost == 0 || p.Text == 0 || a.pools != "": // nobody knows, or it is bounded by its bytes
 		return false
 	case template == nil || p.Loose == bus.LooseMedia: // it cannot
 		return false
@@ -188,4 +204,12 @@ func (a *Agent) began(d *bus.Dispatch, prompt []uint32) {
 	if d.Task.Resume == nil { // else an answer is part of it
 		a.engine.Prompt(&d.Task.Prompt, prompt, d.Task.Salt)
 	}
+}
+
+// PoolingProbe is the body of the least pooling task of a kind.
+func PoolingProbe(kind string) json.RawMessage {
+	if kind == bus.KindRerank {
+		return json.RawMessage(`{"query":"a","documents":["b"]}`)
+	}
+	return json.RawMessage(`{"input":"a"}`)
 }

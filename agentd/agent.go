@@ -25,6 +25,7 @@ type Agent struct {
 	boot int64
 	// random, and known to this process alone
 	secret [32]byte
+	pools  string
 	open   bool // the configuration names no model: the first that the engine serves is sold
 
 	state    string
@@ -108,7 +109,11 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 	if open && len(info.Models) > 0 {
 		cfg.Model = info.Models[0]
 	}
-	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, secret: secret, open: open,
+	pools := cfg.registration("", 0, info, "").Pools
+	if pools != "" { // and what comes of that is no output
+		cfg.Price.Out = 0
+	}
+	a := &Agent{cfg: cfg, pools: pools, lim: limits, info: info, boot: boot, secret: secret, open: open,
 		state: bus.StateReady,
 		holds: map[string]*hold{}, news: true,
 		policies: policy.New(limits.Policies, limits.knownPolicies(&cfg.Engine)),
@@ -228,6 +233,10 @@ func (a *Agent) Returned(info Info) error {
 			return WrongModel(info.Models, a.cfg.Model)
 		}
 		a.cfg.Model = info.Models[0]
+	}
+	if pools := a.cfg.registration("", 0, info, "").Pools; pools != a.pools {
+		return fmt.Errorf("the engine served %s, and serves %s now: start the agent again", bus.Routes(a.pools),
+			bus.Routes(pools))
 	}
 	a.engine.Adapter(info.adapter(a.cfg.Model))
 	was := a.info

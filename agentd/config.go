@@ -61,8 +61,10 @@ type AgentConfig struct {
 	// model, precision, hardware; agents of one class are paid one tariff; empty: the model
 	Class string `yaml:"class"`
 	// wanted for a task beside its metered cost, where the domain's pricing is tariff
-	Ask      market.Credits `yaml:"ask"`
-	Features []string       `yaml:"features"`
+	Ask market.Credits `yaml:"ask"`
+	// of its engine, beside what that says itself: text (it reads text alone), split (others compute
+	// prompts for it), embedding and rerank
+	Features []string `yaml:"features"`
 }
 
 // Default is a node without agents.
@@ -267,13 +269,20 @@ func CheckURL(base string) error {
 // registration is the agent's entry in the registry.
 func (a AgentConfig) registration(node string, boot int64, info Info, state string) *bus.Registration {
 	features := slices.Clone(a.Features)
+	pools := info.Pools
+	for _, kind := range []string{bus.KindEmbedding, bus.KindRerank} {
+		if slices.Contains(features, kind) && !strings.Contains(pools, kind) {
+			pools = strings.TrimSpace(pools + " " + kind)
+		}
+	}
 	if info.Parsers && !slices.Contains(features, bus.Parsers) {
 		features = append(features, bus.Parsers)
 	}
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
-		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
+		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, Pools: pools,
+		State:    state,
 		Engine:   info.Version,
 		Template: info.Template,
 		FirstMS:  a.Engine.FirstEvent.Milliseconds(),

@@ -16,7 +16,8 @@ import (
 
 // Engine is one server as its agent uses it; made by agentd/vllm.
 //
-// Complete sends r with stream: true, calls token for every read of the engine's socket that held at least
+// Complete asks for an answer to r. That to a pooling task comes whole, and is handed on in pieces. Anything
+// else it sends with stream: true, calls token for every read of the engine's socket that held at least
 // one event, in order, from one goroutine, and returns when the answer has ended. If ctx ends, or token
 // returns an error, the connection is closed, so that the engine frees the slot, and Complete returns what
 // was relayed until then together with that error (the cause of ctx, if it has one). An answer that the
@@ -51,7 +52,7 @@ const (
 // Request is a completion, chat or load to be sent to an engine.
 type Request struct {
 	ID        string // becomes X-Request-Id
-	Kind      string // bus.KindChat or bus.KindCompletion
+	Kind      string // bus.KindChat and so on
 	Body      json.RawMessage
 	Model     string
 	MaxTokens int // 0: as many as the context has room for
@@ -115,9 +116,10 @@ type Info struct {
 	Adapters    []string // those of Models that are LoRA adapters of another one
 	Version     string
 	MaxModelLen int
-	BlockSize   int  // tokens; 0 if unknown
-	KVTokens    int  // capacity; 0 if unknown
-	Parsers     bool // it reads tool calls and reasoning out of tokens that it is given
+	BlockSize   int    // tokens; 0 if unknown
+	KVTokens    int    // capacity; 0 if unknown
+	Pools       string // the kinds of pooling tasks that it serves; "": it generates
+	Parsers     bool   // it reads tool calls and reasoning out of tokens that it is given
 
 	Template *bus.Template // tokens that its chat template adds to a prompt; nil: not known
 	Forgets  bool          // its chat template leaves reasoning out of later prompts

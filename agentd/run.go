@@ -54,13 +54,15 @@ type Run struct {
 	out       bus.Chunk
 	gathered  gathered
 	form      *openai.Form // that the answer is asked for in; nil: none, or it cannot be told
+	pools     bool         // it is a pooling task: all of its answer is there at once
 	watch     *watch       // what a policy looks at; nil: none does
 	now       time.Time    // when the engine sent what is taken now
 }
 
 // NewRun begins to serve d at an engine that caches blocks of so many tokens.
 func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
-	r := &Run{d: d, agent: agent, model: model, prompt: d.Task.Prompt.Tokens, block: max(1, blockSize)}
+	r := &Run{d: d, agent: agent, model: model, prompt: d.Task.Prompt.Tokens, block: max(1, blockSize),
+		pools: bus.Pooling(d.Task.Kind)}
 	if from := d.Task.Resume; from != nil {
 		r.seq = from.Seq // its reader sees one stream
 		r.first = from.Seq
@@ -113,6 +115,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if c.Prompt > 0 {
 		r.prompt = c.Prompt
 	}
+	if r.pools && r.beyond() { // than any text of so many bytes has
+		r.prompt = r.d.PromptMost
+	}
 	r.began, r.ids = r.began || c.Events > 0, r.ids || len(c.Tokens) > 0
 	for i := 0; i < len(c.Extra) && r.tool == 0; i++ {
 		r.tool = bus.ToolKey(toolOf(c.Extra[i].Choice))
@@ -156,6 +161,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		}
 		// the rest of the Result needs room
 		if r.bytes > bus.MaxAnswer-4096 || len(r.extra)+len(c.Extra) > bus.MaxItems {
+			if r.pools { // a part of it is of no use
+				return nil, errUnsayable
+			}
 			r.count -= c.Count // which is not in it
 			return nil, errTooLong
 		}
@@ -274,7 +282,7 @@ func (r *Run) End(a Answer, err error) Ending {
 		err = ErrCancelled
 	}
 	// what an engine says is not believed where it is more than it was asked for
-	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens {
+	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens || r.pools && a.Usage.Prompt != r.prompt {
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
 	}

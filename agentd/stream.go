@@ -75,6 +75,15 @@ func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *Stream {
 	return s
 }
 
+// Unread returns the bytes sent that its reader has not acknowledged, of an answer that is all there at once;
+// of any other 0.
+func (s *Stream) Unread() int {
+	if s.run == nil || !s.run.pools {
+		return 0
+	}
+	return s.frames.bytes
+}
+
 // Dispatch returns the dispatch being served; nil once the answer has ended.
 func (s *Stream) Dispatch() *bus.Dispatch {
 	if s.run == nil {

@@ -22,6 +22,13 @@ const (
 	maxParts = 16
 )
 
+// An agent that has the whole of a large answer at once sends no more than AckWindow bytes of it before its
+// reader acknowledges some, as it does after AckBytes.
+const (
+	AckBytes  = 64 << 10
+	AckWindow = 8 * AckBytes
+)
+
 // Limits of what an answer may have delivered and still go on elsewhere. With the largest body they fit in
 // one message.
 const (

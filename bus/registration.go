@@ -44,7 +44,9 @@ type Registration struct {
 	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model
 	Class    string   `json:"class,omitempty"`
 	Features []string `json:"features,omitempty"`
-	State    string   `json:"state" want:"state"`
+	// kinds of pooling tasks that its engine serves, of KindEmbedding and KindRerank; "": it generates
+	Pools string `json:"pools,omitempty"`
+	State string `json:"state" want:"state"`
 	// that its engine may say nothing before an answer, as its operator says: see EngineConfig.FirstEvent
 	FirstMS int64  `json:"first_ms,omitempty" want:"ms"`
 	Engine  string `json:"engine,omitempty"` // version

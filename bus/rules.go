@@ -42,7 +42,7 @@ var (
 		"toll": {-maxCredits, 0}, "signed": {-maxCredits, maxCredits}, "": {0, maxCredits},
 	}
 	choices = map[string][]string{
-		"kind": {"", KindChat, KindCompletion}, "failover": {"", "off"},
+		"kind": {"", KindChat, KindCompletion, KindEmbedding, KindRerank}, "failover": {"", "off"},
 		"dispatch": {DispatchTask}, "outcome": {OutcomeDone, OutcomeCancelled, OutcomeFailed},
 		"state": {StateReady, StateDraining, StateUnhealthy}, "evidence": {EvidenceEvents, EvidenceInferred},
 		"pricing": {"", "vcg", "tariff", "posted"}, "settle": {"", market.SettleMetered, market.SettleQuoted},

@@ -69,6 +69,8 @@ type ModelStatus struct {
 	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"`     // last round's least
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
 	Cards       Cards          `json:"cards" msgpack:"cards"`
+	// what its agents pool, see [Registration]: models of one name that differ in it stand apart
+	Pools string `json:"pools,omitempty" msgpack:"pools,omitempty"`
 	// ratings of answers of the agent of that Quality, by source; none: only its registered score is known
 	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`
 }

@@ -15,6 +15,8 @@ import (
 const (
 	KindChat       = "chat"       // /v1/chat/completions
 	KindCompletion = "completion" // /v1/completions
+	KindEmbedding  = "embedding"  // /v1/embeddings
+	KindRerank     = "rerank"     // /v1/rerank
 )
 
 // Task is one client request: an OpenAI body plus terms.
@@ -25,7 +27,7 @@ type Task struct {
 	Client string `json:"-" msgpack:"client,omitempty" want:"id?"`
 	// unique per client; made by the door when empty
 	ID string `json:"task,omitempty" msgpack:"task,omitempty" want:"id?"`
-	// KindChat or KindCompletion; from the body when empty
+	// one of the kinds above; from the body when empty
 	Kind string `json:"kind,omitempty" msgpack:"kind,omitempty" want:"kind"`
 	// the OpenAI body as given, at most 512 KB
 	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`

@@ -18,6 +18,7 @@ type Want struct {
 	Label     string // of the task's domain, after renaming
 	Confident bool   // the label is to be trusted
 	Model     string // "" = any
+	Kind      string // of task
 
 	PromptTokens int
 	OutputTokens int // most, 0 = not given
@@ -81,9 +82,10 @@ func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
 	if h.Status == nil {
 		return ""
 	}
-	st, serves, longest := h.Status, w.Model == "", 0
+	pooling := bus.Pooling(w.Kind)
+	st, serves, longest := h.Status, w.Model == "" && len(h.Status.Models) == 0, 0
 	for i := range st.Models {
-		if m := &st.Models[i]; w.Model == "" || m.Model == w.Model {
+		if m := &st.Models[i]; w.by(m) {
 			serves = true
 			longest = max(longest, m.MaxModelLen)
 		}
@@ -94,12 +96,17 @@ func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
 	switch {
 	case !serves:
 		return bus.CodeUnknownModel
-	case longest > 0 && w.PromptTokens > longest:
+	case longest > 0 && w.PromptTokens > longest && !pooling: // which has many prompts
 		return bus.CodePromptTooLong
 	case st.Agents == 0 || st.Room == 0:
 		return bus.CodeNoRoom
 	}
 	return ""
+}
+
+// by reports whether a model may serve the task.
+func (w *Want) by(m *bus.ModelStatus) bool {
+	return (w.Model == "" || m.Model == w.Model) && bus.Serves(m.Pools, w.Kind)
 }
 
 // offer rates a hub for a task.
@@ -160,7 +167,7 @@ func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 	terms := termsOf(c, w, worth)
 	for i := range st.Models {
 		m := &st.Models[i]
-		if w.Model != "" && m.Model != w.Model || m.Agents == 0 {
+		if !w.by(m) || m.Agents == 0 {
 			continue
 		}
 		price := m.Price.Cost(w.usage()) + max(0, m.SlotPrice)
@@ -255,13 +262,18 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 		}
 	}
 	var served []string
+	other := "" // what the model is served at instead
 	if code == bus.CodeUnknownModel {
-		if served = t.models(c, now); len(served) == 0 { // nobody can tell: engines start, or come back
+		sells := false
+		if served, other, sells = t.models(c, w, now); !sells { // engines start, or come back
 			code, full = bus.CodeNoRoom, true
 		}
 	}
 	switch code {
 	case bus.CodeUnknownModel:
+		if other != "" || w.Model == "" {
+			return wrongRoute(w, other, served)
+		}
 		if ago, was := t.wasSold(c, w.Model, now); was {
 			no := refusal(bus.CodeUnavailable, "model %q was served here until %v ago, and nobody serves it "+
 				"now: its engines may be starting; try again shortly; served now: %s", w.Model,
@@ -285,13 +297,35 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	return refusal(code, "no hub is in the market now; start one, or try again shortly")
 }
 
-// models lists what the market serves, sorted, at most 16 names.
-func (t *Table) models(c *Config, now time.Time) []string {
-	var names []string
+// wrongRoute refuses a task whose model is served at another route.
+func wrongRoute(w *Want, other string, served []string) *bus.Error {
+	route, instead := "/v1/chat/completions", "none"
+	if bus.Pooling(w.Kind) {
+		route = "/v1/" + bus.Route(w.Kind)
+	}
+	if len(served) > 0 {
+		instead = strings.Join(served, ", ")
+	}
+	if w.Model == "" {
+		return refusal(bus.CodeUnknownModel, "no model is served at %s here", route)
+	}
+	return refusal(bus.CodeUnknownModel, "model %q is not served at %s, but at %s; served at %s: %s", w.Model, route,
+		other, route, instead)
+}
+
+// models lists what the market serves of a task's kind, sorted, at most 16 names, and where the task's model
+// is served if not there; sells: anything is served at all.
+func (t *Table) models(c *Config, w *Want, now time.Time) (names []string, other string, sells bool) {
 	for i := range t.hubs {
 		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
 			for j := range h.Status.Models {
-				names = append(names, h.Status.Models[j].Model)
+				sells = true
+				switch m := &h.Status.Models[j]; {
+				case bus.Serves(m.Pools, w.Kind):
+					names = append(names, m.Model)
+				case m.Model == w.Model:
+					other = bus.Routes(m.Pools)
+				}
 			}
 		}
 	}
@@ -300,5 +334,5 @@ func (t *Table) models(c *Config, now time.Time) []string {
 	if len(names) > 16 {
 		names = append(names[:16], "...")
 	}
-	return names
+	return names, other, sells
 }

@@ -172,7 +172,7 @@ func (d *Desk) settle(client, session, hub string) {
 // one of them may have the task, and serve it.
 func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	switch {
-	case t.Prompt.Tokens > c.MaxPromptTokens:
+	case t.Prompt.Tokens > c.MaxPromptTokens && !bus.Pooling(t.Kind):
 		return refusal(bus.CodePromptTooLong,
 			"prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)
 	case t.Again == 0 && t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
@@ -200,7 +200,7 @@ func (c *Config) label(t *bus.Task, label string, confidence float64) Want {
 	}
 	t.Domain = label
 	return Want{
-		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model,
+		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model, Kind: t.Kind,
 		PromptTokens: t.Prompt.Tokens, OutputTokens: t.MaxTokens, Terms: t.Terms,
 	}
 }

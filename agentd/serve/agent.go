@@ -47,6 +47,7 @@ type agent struct {
 	dog     follow.Watchdog
 	// of the engine's requests
 	cancels map[*agentd.Stream]context.CancelCauseFunc
+	acked   map[*agentd.Stream]chan struct{} // hear of acknowledgements
 
 	secret [32]byte // of the nonces of its asks, and of the names of its blocks
 
@@ -66,7 +67,7 @@ func newAgent(s *Server, cfg agentd.AgentConfig) *agent {
 		registered: make(chan struct{}), kick: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		check: make(chan struct{}, 1), resend: make(chan struct{}, 1),
 		streams: agentd.NewStreams(s.cfg.KeepTotal),
-		cancels: map[*agentd.Stream]context.CancelCauseFunc{}}
+		cancels: map[*agentd.Stream]context.CancelCauseFunc{}, acked: map[*agentd.Stream]chan struct{}{}}
 	crand.Read(a.secret[:])
 	return a
 }

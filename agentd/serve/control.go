@@ -62,6 +62,9 @@ func (a *agent) onReader(m bus.Msg) {
 	case c.Cancel:
 		a.cancelStream(s)
 	case c.Ack != nil:
+		if waits := a.acked[s]; waits != nil {
+			nudge(waits)
+		}
 		if a.streams.Acked(s, *c.Ack) && !s.Spooled {
 			late = a.core.Pending(s.Hold) // its reader has the answer now
 		}

@@ -112,10 +112,45 @@ func (a *agent) start(s *agentd.Stream) {
 	a.crew.Go(func() {
 		defer a.runs.Done()
 		defer done()
-		answer, err := a.engine.Complete(ctx, request, func(c agentd.Chunk) error { return a.relay(s, c) })
+		answer, err := a.engine.Complete(ctx, request, func(c agentd.Chunk) error {
+			a.awaitReader(ctx, s)
+			return a.relay(s, c)
+		})
 		a.finish(s, outages, answer, err)
 		cancel(nil)
 	})
+}
+
+// unackedFor is how long the next piece of a large answer waits for a reader that acknowledges nothing.
+const unackedFor = time.Second
+
+// awaitReader holds back an answer that is all there at once while its reader has not taken what was sent of
+// it: the bus, and what is kept here, are bounded.
+func (a *agent) awaitReader(ctx context.Context, s *agentd.Stream) {
+	acked := make(chan struct{}, 1)
+	full := func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if delete(a.acked, s); s.Unread() < bus.AckWindow {
+			return false
+		}
+		a.acked[s] = acked
+		return true
+	}
+	late := time.NewTimer(unackedFor)
+	defer late.Stop()
+	for full() {
+		select {
+		case <-acked:
+			continue
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
+		delete(a.acked, s)
+		a.mu.Unlock()
+		return
+	}
 }
 
 // relay passes on what one read of the engine's socket yielded.

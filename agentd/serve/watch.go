@@ -142,8 +142,9 @@ func (a *agent) suspected() bool {
 func (a *agent) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
 	defer cancel()
-	token := agentd.Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion,
-		Body: json.RawMessage(`{"prompt":"."}`), Model: a.coreModel(), MaxTokens: 1}
+	a.mu.Lock()
+	token := a.core.Probe()
+	a.mu.Unlock()
 	ask := func() error {
 		_, err := a.engine.Complete(ctx, token, func(agentd.Chunk) error { return nil })
 		return err

@@ -86,7 +86,10 @@ func (e *Engine) unkeyed(said []byte) []byte {
 
 func (e *Engine) complete(ctx context.Context, r agentd.Request,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
-	if r.Resume != nil {
+	switch {
+	case bus.Pooling(r.Kind):
+		return e.pool(ctx, r, token)
+	case r.Resume != nil:
 		return e.goOn(ctx, r, token)
 	}
 	if r.Count {
@@ -115,32 +118,12 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(body))
+	req, err := e.request(ctx, r, path, body)
 	if err != nil {
 		cancel(err)
 		return agentd.Answer{Unmetered: true}, failed("asking the engine", err)
 	}
-	h := req.Header
-	h.Set("Content-Type", "application/json")
-	h.Set("Accept", "text/event-stream")
-	// The server may close a kept connection at this moment. The transport then sends the request again on
-	// another one, if no byte came back and an Idempotency-Key allows it; an empty key does and is not
-	// sent. That does no harm: with the first connection, whatever the engine did for it is gone.
-	h["Idempotency-Key"] = nil
-	if r.ID != "" {
-		h["X-Request-Id"] = []string{r.ID}
-	}
-	if e.cfg.Priority && r.Priority != agentd.PriorityTask {
-		h["X-Vllm-Priority"] = []string{strconv.Itoa(r.Priority)} // goes before the body's
-	}
-	e.authorize(h)
-	if r.Trace.Parent != "" {
-		h["Traceparent"] = []string{r.Trace.Parent}
-		if r.Trace.State != "" {
-			h["Tracestate"] = []string{r.Trace.State}
-		}
-	}
-
+	req.Header.Set("Accept", "text/event-stream")
 	dog := e.watch(ctx, r.Prompt, asks, cancel)
 	m := meter{start: dog.born}
 	resp, err := e.transport.RoundTrip(req)
@@ -172,6 +155,35 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 		e.pace.computed(a.TTFT, a.Usage.Prompt-a.Usage.Cached)
 	}
 	return a, nil
+}
+
+// request makes the request of a task.
+func (e *Engine) request(ctx context.Context, r agentd.Request, path string, body []byte) (*http.Request,
+	error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	h := req.Header
+	h.Set("Content-Type", "application/json")
+	// The server may close a kept connection at this moment. The transport then sends the request again on
+	// another one, if no byte came back and an Idempotency-Key allows it; an empty key does and is not
+	// sent. That does no harm: with the first connection, whatever the engine did for it is gone.
+	h["Idempotency-Key"] = nil
+	if r.ID != "" {
+		h["X-Request-Id"] = []string{r.ID}
+	}
+	if e.cfg.Priority && r.Priority != agentd.PriorityTask {
+		h["X-Vllm-Priority"] = []string{strconv.Itoa(r.Priority)} // goes before the body's
+	}
+	e.authorize(h)
+	if r.Trace.Parent != "" {
+		h["Traceparent"] = []string{r.Trace.Parent}
+		if r.Trace.State != "" {
+			h["Tracestate"] = []string{r.Trace.State}
+		}
+	}
+	return req, nil
 }
 
 var buffers = sync.Pool{New: func() any { return new(make([]byte, readSize)) }}

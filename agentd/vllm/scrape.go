@@ -159,15 +159,20 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 		}
 		info.Models, info.Adapters = append(info.Models, a.Name), append(info.Adapters, a.Name)
 	}
+	if info.Pools, err = e.pools(ctx, info.Models[0]); err != nil {
+		return info, err
+	}
 	if info.Lacks = s.lacks(&info); s.vllm() {
 		if saltless(info.Version) {
 			return info, fmt.Errorf("the engine is vLLM %s, which does not keep what clients send apart by "+
 				"cache_salt, so that they could learn of each other's prompts: run 0.10.1 or later", info.Version)
 		}
 		info.BlockSize, info.KVTokens = cacheConfig(page)
-		info.Parsers = e.parses(ctx)
-		info.Template = e.template(ctx)
-		info.Forgets = info.Template != nil && e.forgets(ctx)
+		if info.Pools == "" { // else it has no chats
+			info.Parsers = e.parses(ctx)
+			info.Template = e.template(ctx)
+			info.Forgets = info.Template != nil && e.forgets(ctx)
+		}
 	}
 	e.server.Store(s)
 	e.pace.starts()

@@ -15,6 +15,8 @@ type Config struct {
 	Profile Profile // default Instant
 	Speedup float64 // engine seconds in a second; default 1
 
+	Pooling bool // it embeds and scores texts (--runner pooling), and generates nothing
+
 	MaxModelLen      int    // tokens, prompt and output; default 8192
 	MaxNumSeqs       int    // sequences that run at once
 	NumGPUBlocks     int    // KV blocks, one of which is reserved

@@ -219,9 +219,17 @@ func (s *Server) wake() {
 
 func (s *Server) routes() {
 	handle := func(pattern string, f http.HandlerFunc) { s.mux.HandleFunc(pattern, f) }
-	handle("POST /v1/chat/completions",
-		func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
-	handle("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	if s.cfg.Pooling {
+		handle("POST /v1/embeddings", func(w http.ResponseWriter, r *http.Request) { s.pool(w, r, false) })
+		for _, path := range []string{"/rerank", "/v1/rerank", "/v2/rerank"} {
+			handle("POST "+path, func(w http.ResponseWriter, r *http.Request) { s.pool(w, r, true) })
+		}
+	} else {
+		handle("POST /v1/chat/completions",
+			func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+		handle("POST /v1/completions",
+			func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	}
 	handle("POST /tokenize", s.tokenize)
 	handle("POST /detokenize", s.detokenize)
 	for _, path := range []string{"/v1/chat/completions/render", "/v1/chat/completions/derender",

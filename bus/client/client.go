@@ -337,7 +337,7 @@ func (r *Reader) control(c *reader.Control) {
 		return
 	}
 	m := bus.Msg{Subject: bus.StreamSubject(c.Agent, r.name), Data: data}
-	if c.Ack != nil {
+	if c.Ack != nil && !c.Now {
 		r.acks.add(m)
 	} else {
 		r.bus.Publish(m)

@@ -114,7 +114,7 @@ func New(c Config, d Deps) (*Server, error) {
 	s.memory.most = int64(c.MaxMemory - c.MaxConns*connCost) // connections have theirs from the start
 	s.items = newItems(c.KeepItems, c.MaxItemsKey, c.MaxItems, s.memory.add)
 	s.payers = newPayers(mostPayers, func(id string) (*client.Client, error) {
-		return s.reader.Client(client.Config{ID: id, BufferBytes: c.MaxUnread * 4,
+		return s.reader.Client(client.Config{ID: id, BufferBytes: max(c.MaxUnread*4, 2*bus.AckWindow),
 			MaxStreams: c.MaxOpen * openai.MaxAnswers, Grown: s.grown})
 	})
 	return s, nil

@@ -21,6 +21,10 @@ func (s *Server) routes() http.Handler {
 		"POST /v1/completions":      s.asking(bus.KindCompletion),
 		"POST /v1/responses":        s.responding,
 		"POST /v1/messages":         s.messaging,
+		"POST /v1/embeddings":       s.asking(bus.KindEmbedding),
+		"POST /v1/rerank":           s.asking(bus.KindRerank), // Jina's; the others are Cohere's
+		"POST /v2/rerank":           s.asking(bus.KindRerank),
+		"POST /rerank":              s.asking(bus.KindRerank),
 		"GET /v1/streams/{task}":    s.resume,
 		"POST /v1/quote":            s.says(s.quote),
 		"GET /v1/models":            s.says(s.models),
@@ -95,8 +99,9 @@ func (s *Server) routes() http.Handler {
 
 func noEndpoint(r *http.Request) *refusal {
 	return refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/quote "+
-		"and /v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK", r.Method, r.URL.Path)
+		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, "+
+		"/v1/embeddings, /v1/rerank, /v1/quote and /v1/sessions/SESSION/end, GET /v1/models, /v1/balance and "+
+		"/v1/streams/TASK", r.Method, r.URL.Path)
 }
 
 // tidy leaves out slashes too many, as a base URL that ends with one brings them. Those within a name, which

@@ -56,8 +56,10 @@ func (a *answer) collect(i int) func(*bus.Chunk, *bus.Result) error {
 	a.wholes[i] = w
 	return func(c *bus.Chunk, _ *bus.Result) error {
 		switch {
-		case c == nil:
+		case c == nil && a.cut.Load():
 			return nil
+		case c == nil:
+			return w.Sound(a.asked.Tasks[i].Body)
 		case a.cut.Load():
 			*w = openai.Whole{}
 			a.gather(i, 0)

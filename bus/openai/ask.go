@@ -18,7 +18,7 @@ const MaxAnswers = 8
 // Asked is an HTTP request, read.
 type Asked struct {
 	Tasks  []bus.Task // in the order of their answers; all alike but for what tells them apart
-	Kind   string     // bus.KindChat or bus.KindCompletion
+	Kind   string     // of all of them
 	Model  string     // as the request names it; "" for any
 	Stream bool       // events, else one object
 	Usage  bool       // an event with the usage at the end of the stream
@@ -83,6 +83,12 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 		t.Kind = cmp.Or(t.Kind, kind)
 	}
 	switch {
+	case kind != is && bus.Pooling(kind):
+		return bad("this endpoint takes %s", poolingBodies[kind])
+	case kind != is && is == bus.KindEmbedding:
+		return unsupported("input: this endpoint takes none; it goes to /v1/responses or /v1/embeddings")
+	case kind != is && is == bus.KindRerank:
+		return bad("query: this endpoint takes none; it goes to /v1/rerank")
 	case kind != is && is == bus.KindChat:
 		return bad("messages: this endpoint takes a prompt; chats go to /v1/chat/completions")
 	case kind != is:

@@ -180,7 +180,7 @@ func FuzzAsk(f *testing.F) {
 
 // The body of a response, sent to another endpoint, is told where it is taken: gateways do take it.
 func TestAResponsesBodyIsToldWhereItGoes(t *testing.T) {
-	for _, kind := range []string{bus.KindChat, bus.KindCompletion, ""} {
+	for _, kind := range []string{bus.KindChat, bus.KindCompletion} {
 		if _, no := Ask([]byte(`{"input":"x"}`), nil, "dev", kind); no == nil ||
 			no.Code != bus.CodeUnsupportedField || !strings.Contains(no.Message, "/v1/responses") {
 			t.Errorf("kind %q: %v", kind, no)

@@ -34,6 +34,8 @@ type body struct {
 	rest    []Span // members of messages beside role and content, by turn
 	refused error  // well-formed, but not for us: told once the whole body is known to be well-formed
 
+	pooled pooled // of a pooling task
+
 	// Of a request for several answers, which only [Ask] takes.
 	several   bool
 	usage     bool // stream_options.include_usage
@@ -53,8 +55,6 @@ type body struct {
 
 // refused are members that are taken at no value but one, and why.
 var refused = map[string]struct{ but, why string }{
-	"input": {"", "not taken here, but by /v1/responses of a gateway alone; send messages or prompt (embeddings " +
-		"are not served)"},
 	// engines give them with whole answers alone, and are always asked for streams
 	"prompt_logprobs":    {"", "not served here; leave it out"},
 	"prompt_embeds":      {"", "not taken; send text"},
@@ -70,7 +70,6 @@ var refused = map[string]struct{ but, why string }{
 	"audio":              {"", "answers are text; leave it out"},
 	"web_search_options": {"", "nobody searches for a model here; send tools, and run them"},
 	"moderation":         {"", "nobody judges here what is said; leave it out"},
-	"documents":          {"[]", "a template may make anything of them; put their text into a message"},
 	"chat_template":      {"", "the model's own is used, as it was measured; leave it out"},
 	// Anthropic's, which engines do not know either
 	"system":         {"", "not taken here, but by /v1/messages; send a message of role system"},
@@ -85,7 +84,8 @@ var members = func() map[string]string {
 		"return_token_ids", "echo", "chat_template_kwargs", "tool_choice", "response_format",
 		"reasoning_effort",
 		"cache_salt", "truncate_prompt_tokens", "add_special_tokens", "seed", "prompt_cache_key",
-		"modalities", "user", "metadata",
+		"modalities", "user", "metadata", "input", "query", "documents", "top_n",
+		"encoding_format", "dimensions",
 	}, maps.Keys(refused)) {
 		all[name] = name
 	}
@@ -407,16 +407,30 @@ func (b *body) judge() error {
 	switch {
 	case chat && completion:
 		return bad("the body has both messages and prompt: send one")
+	case bus.Pooling(b.kind()):
+		return b.judgePooling()
 	case !chat && !completion:
-		return bad("the body has neither messages (a chat) nor prompt (a completion)")
+		return bad("the body has neither messages (a chat), prompt (a completion), input (embeddings) nor query and " +
+			"documents (to be reranked)")
+	case b.has("input"):
+		return unsupported("input: it goes to /v1/responses, or to /v1/embeddings, without messages or prompt")
+	case b.has("documents") && string(b.Text(b.of["documents"])) != "[]":
+		return unsupported("documents: a template may make anything of them; put their text into a message")
 	}
 	return nil
 }
 
 // kind returns the kind of task that the body's members make it.
 func (b *body) kind() string {
-	if b.has("messages") {
+	switch {
+	case b.has("messages"):
 		return bus.KindChat
+	case b.has("prompt"):
+		return bus.KindCompletion
+	case b.has("input"):
+		return bus.KindEmbedding
+	case b.has("query"):
+		return bus.KindRerank
 	}
 	return bus.KindCompletion
 }

@@ -41,6 +41,7 @@ func perToken(million market.Credits) string {
 
 // ModelDeal shows the prices at which a model is sold now.
 type ModelDeal struct {
+	Routes    []string       `json:"routes"` // that it is served at
 	Domains   []string       `json:"domains"`
 	Agents    int            `json:"agents"`
 	Free      int            `json:"free"`
@@ -84,7 +85,14 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 			}
 			d := to.Souk
 			to.Longest = max(to.Longest, m.MaxModelLen)
-			d.Domains = append(d.Domains, h.Domain)
+			if !slices.Contains(d.Domains, h.Domain) {
+				d.Domains = append(d.Domains, h.Domain)
+			}
+			for _, r := range strings.Split(bus.Routes(m.Pools), ", ") {
+				if !slices.Contains(d.Routes, r) {
+					d.Routes = append(d.Routes, r)
+				}
+			}
 			d.Agents, d.Free = d.Agents+m.Agents, d.Free+m.Free
 			cards[m.Model] = cards[m.Model].With(m.Cards)
 			d.SlotPrice = min(d.SlotPrice, m.SlotPrice)

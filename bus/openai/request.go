@@ -324,7 +324,13 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	if t.Kind != "" && t.Kind != kind {
 		return bad("kind: %.40q, but the body is that of a %s", t.Kind, kind)
 	}
+	if t.Resume != nil && t.Hub == "" {
+		return bad("hub: who goes on with an answer names the hub that has its task")
+	}
 	t.Kind, t.Model, t.MaxTokens = kind, b.named(), b.maxTokens
+	if bus.Pooling(kind) {
+		return b.completePooling(t)
+	}
 	if b.tokenIDs && !t.Stream {
 		return unsupported("return_token_ids: a whole answer has none; ask with stream: true, whose chunks " +
 			"have them")
@@ -344,9 +350,6 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	}
 	if t.Declared = t.Role != ""; !t.Declared {
 		t.Role = b.role(key)
-	}
-	if t.Resume != nil && t.Hub == "" {
-		return bad("hub: who goes on with an answer names the hub that has its task")
 	}
 	return t.Validate()
 }

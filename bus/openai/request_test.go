@@ -202,7 +202,7 @@ func TestRefusals(t *testing.T) {
 		{"n of nothing", chat(`,"n":0`), bus.CodeBadRequest, "n: 0"},
 		{"best_of", chat(`,"best_of":3`), bus.CodeUnsupportedField, "best_of"},
 		{"beam search", chat(`,"use_beam_search":true`), bus.CodeUnsupportedField, "use_beam_search"},
-		{"embeddings", `{"input":"hi","model":"e"}`, bus.CodeUnsupportedField, "embeddings"},
+		{"embeddings and a prompt", `{"input":"hi","prompt":"hi"}`, bus.CodeUnsupportedField, "/v1/embeddings"},
 		{"token ids", `{"prompt":[1,2]}`, bus.CodeUnsupportedField, "token ids"},
 		{"several prompts", `{"prompt":["a","b"]}`, bus.CodeUnsupportedField, "several prompts"},
 		{"too long", `{"prompt":"` + strings.Repeat("x", bus.MaxBody) + `"}`, bus.CodeTooLarge,

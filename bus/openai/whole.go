@@ -14,7 +14,9 @@ const MaxWhole = 4 << 20
 
 // Whole collects the answer to one task, to be written as one object.
 type Whole struct {
+	kind                     string
 	chat                     bool
+	attempt                  int // whose answer this is, to a pooling task
 	text, reasoning, refusal []byte
 	calls                    []call
 	logs, cites              [][]byte // as they came
@@ -30,11 +32,14 @@ type call struct {
 }
 
 // NewWhole collects an answer of a kind.
-func NewWhole(kind string) *Whole { return &Whole{chat: kind == bus.KindChat} }
+func NewWhole(kind string) *Whole { return &Whole{kind: kind, chat: kind == bus.KindChat} }
 
 // Chunk takes a chunk in. The error is that of an answer which no engine gives, or which is too long to be
 // given as one.
 func (w *Whole) Chunk(c *bus.Chunk) error {
+	if bus.Pooling(w.kind) {
+		return w.pool(c)
+	}
 	var wrong error
 	err := pieces(c, w.chat, &w.piece, func(p *piece) {
 		if wrong == nil {
@@ -205,6 +210,9 @@ const wholeRoom = 1 << 10
 
 // Object writes the whole answer, of as many choices as tasks; they are in one order.
 func Object(s Shape, all []*Whole, results []*bus.Result) []byte {
+	if bus.Pooling(s.Kind) {
+		return pooledObject(all[0].text, results[0])
+	}
 	size := wholeRoom
 	for _, w := range all {
 		size += w.Size()

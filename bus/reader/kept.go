@@ -12,6 +12,7 @@ import (
 // text, reasoning and tool calls, all bounded.
 type kept struct {
 	off     bool // failover is not wanted: nothing is kept
+	anew    bool // whoever takes over begins anew: nobody sees any of the answer before it is whole
 	tokens  []uint32
 	text    []byte
 	thought []byte   // reasoning
@@ -24,7 +25,9 @@ func (k *kept) add(c *bus.Chunk) {
 	if k.off || k.why != nil {
 		return
 	}
-	k.ends = k.ends || c.Finish
+	if k.ends = k.ends || c.Finish; k.anew {
+		return
+	}
 	var thought []byte
 	begun, beyond := k.calls, false
 	for _, x := range c.Extra {

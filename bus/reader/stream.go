@@ -50,6 +50,7 @@ type Stream struct {
 
 	cancelled   bool
 	read, acked uint64 // chunks
+	taken       int    // bytes of text since the last acknowledgement
 
 	hearing  hearing
 	failover failover
@@ -92,6 +93,7 @@ type Ready struct {
 // Control goes to an agent. If lost on the way, it is repeated, or a time limit takes its place.
 type Control struct {
 	Agent string
+	Now   bool // an acknowledgement that its agent waits for
 	bus.StreamControl
 }
 
@@ -100,7 +102,7 @@ type Control struct {
 func New(c Config, t *bus.Task, now time.Time) *Stream {
 	s := &Stream{c: c, task: t.ID, token: cmp.Or(t.Token, t.ID),
 		order: order{maxChunks: c.MaxChunks, maxBytes: c.MaxBytes}}
-	s.kept.off = t.Failover == "off"
+	s.kept.off, s.kept.anew = t.Failover == "off", bus.Pooling(t.Kind)
 	s.failover.task, s.out.Submit = t, t
 	s.hearing.heard, s.hearing.bus = now, now
 	s.again = again{task: t, asked: now}
@@ -168,7 +170,7 @@ func (s *Stream) Ready() Ready {
 func (s *Stream) Next() (c bus.Chunk, ok bool) {
 	if c, ok = s.pop(); ok {
 		s.read++
-		if s.read-s.acked >= s.c.AckEvery {
+		if s.taken += len(c.Text); s.read-s.acked >= s.c.AckEvery || s.taken >= bus.AckBytes {
 			s.ack()
 		}
 		return c, true
@@ -369,15 +371,17 @@ func (s *Stream) ack() {
 	if s.verdict != accepted {
 		return // nobody has said yet to whom
 	}
-	s.acked = s.read
+	now := s.taken >= bus.AckBytes
+	s.acked, s.taken = s.read, 0
 	n := s.next - uint64(s.unread())
 	if s.left {
 		n = s.end.Chunks + 1
 	}
 	s.control(bus.StreamControl{Ack: &n})
+	s.out.Controls[len(s.out.Controls)-1].Now = now
 }
 
 func (s *Stream) control(c bus.StreamControl) {
 	c.Token = s.token
-	s.out.Controls = append(s.out.Controls, Control{s.accepted.Agent, c})
+	s.out.Controls = append(s.out.Controls, Control{Agent: s.accepted.Agent, StreamControl: c})
 }

@@ -76,6 +76,7 @@ type Engine struct {
 	Profile    string        `yaml:"profile"`
 	URL        string        `yaml:"url"`
 	APIKey     string        `yaml:"api_key"`     // that a real one wants
+	Pooling    bool          `yaml:"pooling"`     // a simulated one embeds and reranks, and generates nothing
 	RelayEvery time.Duration `yaml:"relay_every"` // as an agentd's engine.relay_every
 }
 

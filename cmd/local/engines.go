@@ -80,7 +80,7 @@ func (m *Market) simulate(a Agent, seed uint64, answers vllmsim.Answers) (string
 		return "", fmt.Errorf("agent %s: %w", a.ID, err)
 	}
 	s, err := vllmsim.New(vllmsim.Config{Model: a.Model, Profile: profile, Speedup: m.cfg.Speedup,
-		Answers: answers, Seed: seed})
+		Answers: answers, Seed: seed, Pooling: a.Engine.Pooling})
 	if err != nil {
 		return "", fmt.Errorf("agent %s: %w", a.ID, err)
 	}

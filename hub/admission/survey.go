@@ -96,8 +96,7 @@ func (s *Survey) OutOfReach(t *turn.Turn, m *bus.Task) *bus.Result {
 				"its vLLM server wants --enable-scale-out", t.Domain)
 	case estimate.Model:
 		if s.moved {
-			return t.Refusal(m, bus.CodeAgentFailed, 0, "no other agent of hub %s serves model %q", t.Domain,
-				m.Model)
+			return t.Refusal(m, bus.CodeAgentFailed, 0, "no other agent of hub %s serves model %q", t.Domain, m.Model)
 		}
 		return t.Refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q", t.Domain, m.Model)
 	case estimate.Media:

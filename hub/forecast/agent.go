@@ -146,7 +146,8 @@ func (r *Room) find(a *Agent) *Class {
 	rated, scores := a.Answers.Rated()
 	x := Traits{Line: line, Ranges: ranges, Service: a.service, Model: reg.Model, Price: reg.Price,
 		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
-		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text)}
+		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text),
+		Pools: reg.Pools}
 	if reg.Template != nil {
 		x.Template, x.Measured = *reg.Template, true
 	}
@@ -320,7 +321,7 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
 		// bid. One that an agent cuts ends at what was found in it, and the hub's own was to have one token.
 		Cut: y.Outcome != bus.OutcomeDone || y.Finish == "length" && y.Usage.Output < most ||
-			y.Finish == bus.FinishFiltered || own,
+			y.Finish == bus.FinishFiltered || own || a.Reg().Pools != "",
 		TTFT: first, ITL: Believed(y.ITLUS, y.Ran),
 		// what the hub asks of its own is asked of an engine with nothing else to do
 		WarmUp: y.Cold() || own, Said: y.said,

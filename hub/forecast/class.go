@@ -33,6 +33,7 @@ type Traits struct {
 	Measured bool   // the template is the agent's own
 	Parses   bool   // its engine lends its parsers
 	Text     bool   // its engine reads text alone
+	Pools    string // what its engine pools
 	Scores   string // how good its answers are, by domain, as text
 	Settle   string
 }
@@ -87,11 +88,11 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 	switch {
 	case t.Parses && !c.Parses:
 		return estimate.Parsers
-	case t.Model != "" && t.Model != c.Model:
+	case t.Model != "" && t.Model != c.Model || !bus.Serves(c.Pools, t.Kind):
 		return estimate.Model
 	case t.Media && c.Text:
 		return estimate.Media
-	case c.Context > 0 && tokens+t.Carried >= c.Context:
+	case c.Context > 0 && tokens+t.Carried >= c.Context && c.Pools == "": // else it is of many prompts
 		return estimate.Context
 	}
 	return estimate.None
@@ -112,6 +113,8 @@ func (c *Class) Bound(t *Task) (most, least int) {
 	guess += guess/4 + 64
 	most = least
 	switch {
+	case c.Pools != "": // no template writes it
+		return least, least
 	case p.Text == 0: // an earlier door read it, and estimated its tokens alone
 		most, least = bus.MaxTokens, guess
 	case p.Loose == bus.LooseMedia:

@@ -82,7 +82,9 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	}
 	f := t.Features(&e)
 	f.Answer = r.Answer(now, t, c)
-	e.First, e.Work, e.Output = c.Line.Idle(f)
+	if e.First, e.Work, e.Output = c.Line.Idle(f); c.Pools != "" {
+		e.Output = 0
+	}
 	e.Own = e.First + time.Duration(e.Output)*r.ITL(c.Line)
 	c.keeps(&e)
 	e.Cost = c.Cost(e.Prompt, e.Cached, e.Output)
@@ -131,8 +133,7 @@ func (t *Task) obstacle(a *Agent, c *Class, h estimate.Held) estimate.Obstacle {
 
 // Goes reports whether a task may go to an agent. What that holds is looked up only for one that serves it.
 func (r *Room) Goes(t *Task, a *Agent) bool {
-	c := r.Of(a)
-	return c.May(t, 0) == estimate.None && t.obstacle(a, c, r.Held(t, a)) == estimate.None
+	return r.Of(a).May(t, 0) == estimate.None && t.obstacle(a, r.Of(a), r.Held(t, a)) == estimate.None
 }
 
 // At forecasts the need and cost of a task at an agent, by what that holds of its prompt.
@@ -188,15 +189,11 @@ func (r *Room) Card(now int64, t *Task, fee market.Credits) (best float64, card 
 	card = -1
 	var last *Class
 	for a := range r.agents {
-		if !a.Joined() || t.Model != "" && t.Model != a.Reg().Model {
-			continue
-		}
 		c := r.Of(a)
-		if c == last {
+		if c == last || !a.Joined() || t.Model != "" && t.Model != c.Model || !bus.Serves(c.Pools, t.Kind) {
 			continue
 		}
-		last = c
-		best = max(best, c.Quality(t.Domain))
+		last, best = c, max(best, c.Quality(t.Domain))
 		at := c.Cost(c.Line.Tokens(t.Prompt.Tokens), 0, r.Answer(now, t, c)) + fee
 		if card < 0 || at < card {
 			card = at
@@ -214,7 +211,7 @@ func (r *Room) Typically(fee market.Credits) market.Credits {
 	for a := range r.agents {
 		c := a.Reg().Price.Cost(market.Usage{Prompt: Typical.Prompt, Output: Typical.MaxTokens}) +
 			a.Seller().Tariff + fee
-		if a.Joined() && (least < 0 || c < least) {
+		if a.Joined() && a.Reg().Pools == "" && (least < 0 || c < least) {
 			least = c
 		}
 	}

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"time"
 
 	"souk/bus"
@@ -16,6 +17,7 @@ type Task struct {
 	Carried   int            // tokens of its answer that come from an agent that failed, and count as prompt
 	MaxTokens int            // of its answer; 0: none is named, and it ends where its engine ends it
 	Model     string         // "": any
+	Kind      string         // of request
 	Domain    string         // in which its answer is judged
 	Media     bool           // its prompt has pictures or sound
 	Parses    bool           // only who parses answers can tell how its answer goes on
@@ -76,10 +78,7 @@ func (r *Room) Answer(now int64, t *Task, c *Class) int {
 			return k.tokens
 		}
 	}
-	tokens := r.Outputs.Expect(t.Source, usual)
-	if !t.Open() {
-		tokens = min(tokens, t.MaxTokens)
-	}
+	tokens := min(r.Outputs.Expect(t.Source, usual), cmp.Or(t.MaxTokens, bus.MaxTokens))
 	if x.n < len(x.known) {
 		x.known[x.n] = known{usual, tokens}
 		x.n++

@@ -112,7 +112,7 @@ func (r *Room) Read(t *Task, m *bus.Task) {
 		m.Model = ""
 	}
 	t.Asks = forecast.Task{Prompt: &m.Prompt, Carried: m.Carried(), MaxTokens: max(0, m.MaxTokens),
-		Model: m.Model, Domain: m.Domain, Media: m.Prompt.Loose == bus.LooseMedia,
+		Model: m.Model, Kind: m.Kind, Domain: m.Domain, Media: m.Prompt.Loose == bus.LooseMedia,
 		Parses: t.Asks.Parses, Usual: t.Asks.Usual, Only: t.Asks.Only, Failed: &t.FailedAt,
 		Source: predict.Source{Client: t.Client(), Role: m.Role, Session: bus.SessionKey(m.Client, m.Session),
 			Prompt: m.Prompt.Tokens, Turn: m.Turn, Most: m.MaxTokens}}

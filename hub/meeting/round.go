@@ -274,7 +274,7 @@ func (r *Room) Tell(s *bus.Status) {
 		at := r.turn.Nano() / int64(time.Millisecond)
 		rate := r.turn.Book.Rates().Of(market.AgentID(a.ID()), at)
 		rated, _ := a.Forecast.Answers.Rated()
-		status.Add(s, a.Reg().Slots, bus.ModelStatus{Model: a.Reg().Model, Agents: 1,
+		status.Add(s, a.Reg().Slots, bus.ModelStatus{Model: a.Reg().Model, Pools: a.Reg().Pools, Agents: 1,
 			Free: a.Free(r.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
 			// of one that is kept as long as most
 			SlotPrice:   market.PerSecond(rate.PriceAt(at), a.Usual()),

@@ -110,8 +110,9 @@ func Add(s *bus.Status, slots int, m bus.ModelStatus, heard func() []bus.Heard) 
 	s.Slots += slots
 	s.Free += m.Free
 	s.MaxPromptTokens = max(s.MaxPromptTokens, m.MaxModelLen)
-	i, ok := slices.BinarySearchFunc(s.Models, m.Model,
-		func(m bus.ModelStatus, model string) int { return cmp.Compare(m.Model, model) })
+	i, ok := slices.BinarySearchFunc(s.Models, m, func(a, b bus.ModelStatus) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Pools, b.Pools))
+	})
 	if !ok {
 		m.Heard = heard()
 		s.Models = slices.Insert(s.Models, i, m)
