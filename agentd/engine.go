@@ -36,7 +36,8 @@ type Engine interface {
 
 // Load holds an engine's counters since it started.
 type Load struct {
-	Generated *int64 // tokens; nil: not reported
+	Generated *int64   // tokens; nil: not reported
+	Models    []string // that it serves now; nil: not asked
 	// evicted blocks, and the seconds for which they had been idle, summed over those that the engine watches
 	// (--kv-cache-metrics); 0: not reported, or none
 	Evicted, Idle float64
@@ -197,7 +198,7 @@ func (c EngineConfig) WithDefaults() EngineConfig {
 // EngineError describes an engine's fault, or why it refused.
 type EngineError struct {
 	// CodeEngineFailed; CodeEngineRefused: its own 4xx; CodeNoSlot: full, an award lost and no fault;
-	// CodeBadRequest: never sent
+	// CodeUnknownModel: it has lost the model; CodeUnavailable: out of reach; CodeBadRequest: never sent
 	Code    bus.Code
 	Message string
 	Said    string // the engine's own words, which may be its prompt's: for the client alone

@@ -76,7 +76,7 @@ func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
 // delivered, so another agent may serve the task, and its reader need never know.
 func (r *Run) Withheld(e *Ending) bool {
 	return e.Completion.Outcome == bus.OutcomeFailed && r.d.Task.Failover != "off" && r.seq == r.first &&
-		(e.Completion.Code.Broken() || e.Completion.Code == bus.CodeNoSlot)
+		(e.Completion.Code.Broken() || e.Completion.Code.Unbegun())
 }
 
 // usage returns the usage to bill if the answer ends now. An engine reports only at the end how many tokens
@@ -370,11 +370,14 @@ func (e *Ending) fail(err error) {
 	switch {
 	case errors.As(err, &engine):
 		c.Code, e.Stalled = engine.Code, engine.Stalled
-		e.Engine = engine.Code == bus.CodeEngineFailed
-		e.Fault = engine.Plain()
-		e.Doubtful = e.Engine && (engine.Stalled || engine.Status >= 500)
-		if engine.Code == bus.CodeNoSlot { // the engine is full, which is no fault
-			res.Code, res.RetryMS = bus.CodeNoRoom, 1000
+		failed := engine.Code == bus.CodeEngineFailed
+		e.Engine, e.Fault = failed || engine.Code.Unbegun(), engine.Plain()
+		e.Doubtful = failed && (engine.Stalled || engine.Status >= 500)
+		switch engine.Code {
+		case bus.CodeNoSlot: // the engine is full, which is no fault
+			e.Engine, res.Code, res.RetryMS = false, bus.CodeNoRoom, 1000
+		case bus.CodeUnavailable, bus.CodeUnknownModel: // its engine may be starting
+			res.Code, res.RetryMS = bus.CodeUnavailable, 1000
 		}
 	case errors.Is(err, ErrTimeout):
 		c.Code = bus.CodeTimeout

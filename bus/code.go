@@ -39,7 +39,7 @@ const (
 	CodeLate              Code = "late"
 	CodeMoved             Code = "moved"       // hub to agent: another agent serves the task now
 	CodeLateFirst         Code = "late_first"  // in journals: no token came in time
-	CodeUnavailable       Code = "unavailable" // NATS, etcd or journal out of reach
+	CodeUnavailable       Code = "unavailable" // NATS, etcd, journal or engine out of reach
 	CodeInternal          Code = "internal"
 )
 
@@ -59,6 +59,10 @@ func (c Code) Known() bool { return slices.Contains(codes, c) }
 
 // Broken reports whether a failure lies with an agent or its engine, so that another may do better.
 func (c Code) Broken() bool { return c == CodeEngineFailed || c == CodeAgentFailed }
+
+// Unbegun reports whether an agent says that its engine did not begin a task: it was full, serves the model
+// no more, or was out of reach.
+func (c Code) Unbegun() bool { return c == CodeNoSlot || c == CodeUnknownModel || c == CodeUnavailable }
 
 // Unsaid reports whether a refusal leaves open who has a task: the hub, or the door, is not there, or it has
 // another question for the same, such as that which an earlier door still asks.

@@ -38,6 +38,7 @@ type agent struct {
 	streams agentd.Streams
 	adapters
 	heard   time.Time // when the engine last said anything of any answer
+	gone    bool      // the engine serves the model no more
 	suspect bool      // the engine went silent, or failed with a 500: only an answer clears it
 	reading bool      // the claim, from the registry
 	unsure  []func()  // dispatches that wait for the next reading

@@ -33,7 +33,7 @@ func (a *agent) onCall(m bus.Msg) {
 
 // onDispatch accepts or refuses a hub's dispatch.
 func (a *agent) onDispatch(m bus.Msg) {
-	if !a.leased() { // its hub asks again
+	if !a.leased() && !a.isGone() { // its hub asks again
 		return
 	}
 	d := new(bus.Dispatch)
@@ -228,9 +228,11 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		a.core.Unhealthy()
 	}
 	a.mu.Unlock()
-	if e.Engine {
+	if e.Engine && c.Code != bus.CodeUnknownModel { // of that the look at it tells, once
 		a.log.Warn("the engine failed a task", "hold", s.Hold, "task", d.Task.ID, "request",
 			cmp.Or(d.Task.Request, d.Task.ID), "err", e.Fault)
+	}
+	if e.Engine {
 		nudge(a.check)
 	}
 	if silent {

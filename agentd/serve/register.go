@@ -24,6 +24,13 @@ func (a *agent) register(ctx context.Context) error {
 	var taken time.Time // since when the key is another's
 	var over bus.Outage
 	for {
+		for a.isGone() {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-a.changed:
+			}
+		}
 		entry, err := a.entry()
 		if err != nil {
 			return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
@@ -145,7 +152,7 @@ func (a *agent) holder(ctx context.Context, key string) (string, bool) {
 }
 
 // holdLease updates the entry as it changes. It returns true when ctx has ended and the lease is closed, and
-// false when the lease was lost.
+// false when the lease was lost, or given back as the engine has lost the model.
 func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 	for {
 		select {
@@ -156,6 +163,10 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 			a.asked(registration, leaseLost, bus.ErrLost)
 			return false
 		case <-a.changed:
+			if a.isGone() {
+				a.closeLease(lease)
+				return false
+			}
 			entry, err := a.entry()
 			if err == nil {
 				err = lease.Update(ctx, entry)

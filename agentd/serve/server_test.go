@@ -52,7 +52,7 @@ func (*script) Events(context.Context, func(kvevent.Update)) {}
 func (s *script) Load(context.Context) (agentd.Load, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return agentd.Load{}, s.sick
+	return agentd.Load{Models: s.info.Models}, s.sick
 }
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
@@ -102,6 +102,7 @@ type town struct {
 	stop   context.CancelFunc
 	ended  chan error
 	home   *Home
+	log    bustest.Buffer
 	wrap   func(bus.Bus) bus.Bus // of the node's; nil: as it is
 
 	mu          sync.Mutex
@@ -170,7 +171,7 @@ func (o *town) node(name string, cfg agentd.Config) *Server {
 	}
 	s, err := NewServer(cfg, Deps{Bus: b, Registry: o.agent,
 		Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
-		Home:   o.home, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		Home:   o.home, Log: slog.New(slog.NewTextHandler(&o.log, nil))})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -882,7 +883,7 @@ func TestDeadEngine(t *testing.T) {
 		}
 		o.engine.set(func() { o.engine.sick, o.engine.info.Models = nil, []string{"other"} })
 		pass(5 * time.Second)
-		if got := entry(); got != bus.StateUnhealthy {
+		if got := entry(); got != "" {
 			t.Errorf("back with another model, registered as %q", got)
 		}
 		if why := o.server.Stats().Agents[0].Why; !strings.Contains(why, `serves ["other"], not "tiny"`) {
@@ -895,6 +896,51 @@ func TestDeadEngine(t *testing.T) {
 		}
 		if why := o.server.Stats().Agents[0].Why; why != "" {
 			t.Errorf("why is %q", why)
+		}
+	})
+}
+
+// An engine that answers 404 has lost the model, or the adapter: its tasks are for others, who have it begin
+// anew. Its agent leaves the market, says so in one line, and is back when the model is.
+func TestAnEngineThatLostItsModel(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		listed := func() bool {
+			kvs, _ := o.reg.Get(context.Background(), bus.AgentKey("a1"))
+			return len(kvs) == 1
+		}
+		o.engine.set(func() {
+			o.engine.info.Models = []string{"other"}
+			gone := &agentd.EngineError{Code: bus.CodeUnknownModel, Status: 404, Message: "it answered 404"}
+			o.engine.acts = []act{func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
+				return agentd.Answer{Unmetered: true}, gone
+			}}
+		})
+		o.dispatch(d)
+		synctest.Wait()
+		pass(time.Second)
+		o.mu.Lock()
+		if n := len(o.completions); n != 1 || o.completions[0].Code != bus.CodeUnknownModel ||
+			!o.completions[0].Unsaid {
+			t.Errorf("completions %+v", o.completions)
+		}
+		o.mu.Unlock()
+		if listed() {
+			t.Error("it is in the market without its model")
+		}
+		pass(20 * time.Second)
+		const said = "model tiny is not offered until its engine serves it again"
+		if log := o.log.String(); strings.Count(log, said) != 1 || strings.Contains(log, "failed a task") {
+			t.Errorf("it says:\n%s", log)
+		}
+		o.engine.set(func() { o.engine.info.Models = []string{"other", "tiny"} })
+		pass(5 * time.Second)
+		if s := o.summary(); !listed() || s.State != bus.StateReady {
+			t.Errorf("back with the model: in the market %v, %+v", listed(), s)
+		}
+		// now and then its lists are asked for without any task
+		o.engine.set(func() { o.engine.info.Models = []string{"other"} })
+		if pass(3 * time.Second); listed() {
+			t.Error("it is in the market without its model, of which no task told")
 		}
 	})
 }

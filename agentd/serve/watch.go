@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"souk/agentd"
@@ -37,14 +38,24 @@ func (a *agent) watchEngine(ctx context.Context) {
 		}
 		before := a.stats().State
 		load, err := a.engine.Load(ctx)
+		lost := err == nil && load.Models != nil && !slices.Contains(load.Models, a.coreModel())
+		if lost { // its adapter is loaded again, and an agent without a model of its own sells another
+			err = a.returned(ctx)
+		}
 		if err == nil && a.suspected() {
 			err = a.probe(ctx)
 		}
-		if err == nil && before == bus.StateUnhealthy {
+		if err == nil && before == bus.StateUnhealthy && !lost {
 			err = a.returned(ctx)
 		}
 		if ctx.Err() != nil {
 			return
+		}
+		if lost && err != nil {
+			err = fmt.Errorf("model %s is not offered until its engine serves it again: %w", a.coreModel(), err)
+		}
+		if err == nil || lost {
+			a.setGone(err != nil)
 		}
 		if err == nil {
 			failed = 0
@@ -52,7 +63,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 				core.Healthy(load.Generated)
 				core.Evicts(load.Evicted, load.Idle)
 			})
-		} else if failed++; failed >= 2 || a.suspected() { // one slow scrape under load is no death
+		} else if failed++; failed >= 2 || lost || a.suspected() { // one slow scrape under load is no death
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}
 		a.looked(err)
@@ -79,7 +90,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		a.mu.Lock()
 		stale := a.listed != a.core.State()
 		a.mu.Unlock()
-		if stale {
+		if stale || lost {
 			nudge(a.changed)
 		}
 	}
@@ -119,6 +130,23 @@ const (
 	leastGap = 2 * time.Second
 	mostGap  = 10 * time.Minute
 )
+
+// setGone notes whether the engine has lost the agent's model: without it the agent leaves the market.
+func (a *agent) setGone(gone bool) {
+	a.mu.Lock()
+	was := a.gone
+	a.gone = gone
+	a.mu.Unlock()
+	if gone != was {
+		nudge(a.changed)
+	}
+}
+
+func (a *agent) isGone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gone
+}
 
 // returned tells the core what the engine is that answers again.
 func (a *agent) returned(ctx context.Context) error {

@@ -194,23 +194,25 @@ func (e *Engine) alive(ctx context.Context) (*int64, []byte, error) {
 	return nil, nil, err
 }
 
-// same returns an error where another kind of server has the address now: it is to be looked at anew.
-func (e *Engine) same(ctx context.Context, page []byte) error {
+// same lists what the server serves now, as adapters come and go. It returns an error where another kind of
+// server has the address: it is to be looked at anew.
+func (e *Engine) same(ctx context.Context, page []byte) (names []string, err error) {
 	s := e.server.Load()
-	if s.vllm() && s.metrics {
-		if !bytes.Contains(page, []byte("vllm:")) {
-			return errors.New("/metrics: this is no vLLM any more")
-		}
-		return nil
+	plain := s.vllm() && s.metrics
+	if plain && !bytes.Contains(page, []byte("vllm:")) {
+		return nil, errors.New("/metrics: this is no vLLM any more")
 	}
 	m, err := e.models(ctx)
-	if err != nil || e.cfg.Kind != "" {
-		return err
+	for _, served := range m.Data {
+		names = append(names, served.ID)
+	}
+	if err != nil || plain || e.cfg.Kind != "" {
+		return names, err
 	}
 	if kind, err := m.kind(s.vllm()); err != nil || kind != s.kind {
-		return errors.Join(err, fmt.Errorf("/v1/models: it was of kind %s, and is %s now", s.kind, kind))
+		return nil, errors.Join(err, fmt.Errorf("/v1/models: it was of kind %s, and is %s now", s.kind, kind))
 	}
-	return nil
+	return names, nil
 }
 
 // lacks says what a server lacks, and what that costs.

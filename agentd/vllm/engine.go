@@ -253,7 +253,11 @@ func (e *Engine) why(outer, ctx context.Context, doing string, err error) error 
 }
 
 func failed(message string, err error) error {
-	return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: message, Err: err}
+	code := bus.CodeEngineFailed
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" {
+		code = bus.CodeUnavailable
+	}
+	return &agentd.EngineError{Code: code, Message: message, Err: err}
 }
 
 // toldError marks what the token function returned, which goes back to the caller as it was.
@@ -291,13 +295,18 @@ func refusal(resp *http.Response) error {
 
 // refused is the error for a refusal of the engine, quoted.
 func refused(status int, said []byte) *agentd.EngineError {
-	return &agentd.EngineError{Code: blame(status), Status: status,
+	return &agentd.EngineError{Code: blame(status, said), Status: status,
 		Message: fmt.Sprintf("the engine answered %d", status), Said: complaint(said)}
 }
 
-// blame says whose fault a status is.
-func blame(status int) bus.Code {
+// blame says whose fault a status is. The agent names the path and the model: what is not found is not the
+// client's.
+func blame(status int, said []byte) bus.Code {
 	switch {
+	case status == http.StatusNotFound && bytes.Contains(bytes.ToLower(said), []byte("model")):
+		return bus.CodeUnknownModel
+	case status == http.StatusNotFound:
+		return bus.CodeEngineFailed
 	case status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests:
 		return bus.CodeNoSlot // --max-num-queued-reqs: full, and healthy
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:

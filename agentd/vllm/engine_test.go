@@ -212,8 +212,8 @@ func TestRefusals(t *testing.T) {
 		{"error_stream_too_long", bus.CodeEngineRefused,
 			"400: This model's maximum context length is 8192 tokens"},
 		{"error_bad_type", bus.CodeEngineRefused, "Input should be a valid integer"},
-		{"error_unknown_model", bus.CodeEngineRefused, "404: The model `"},
-		{"error_not_found", bus.CodeEngineRefused, "404: Not Found"},
+		{"error_unknown_model", bus.CodeUnknownModel, "404: The model `"},
+		{"error_not_found", bus.CodeEngineFailed, "404: Not Found"},
 		// the head was a 200
 		{"error_within_stream", bus.CodeEngineRefused, "400: Requested sample logprobs of 21"},
 		// the node's fault, not the client's
@@ -233,7 +233,7 @@ func TestRefusals(t *testing.T) {
 		l.Close()
 		got := ask(t, engineAt(t, "http://"+l.Addr().String()), hello)
 		var e *agentd.EngineError
-		if !errors.As(got.Err, &e) || e.Code != bus.CodeEngineFailed ||
+		if !errors.As(got.Err, &e) || e.Code != bus.CodeUnavailable ||
 			!strings.Contains(e.Error(), "refused") {
 			t.Errorf("error %v", got.Err)
 		}

@@ -179,8 +179,11 @@ func brokenOff(raw, payload []byte) *agentd.EngineError {
 	var said struct {
 		Code int `json:"code"`
 	}
-	if json.Unmarshal(raw, &said) == nil && blame(said.Code) == bus.CodeEngineRefused {
-		return refused(said.Code, payload)
+	if json.Unmarshal(raw, &said) == nil {
+		switch e := refused(said.Code, payload); e.Code {
+		case bus.CodeEngineRefused, bus.CodeUnknownModel:
+			return e
+		}
 	}
 	return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500,
 		Message: "the engine broke off", Said: complaint(payload)}

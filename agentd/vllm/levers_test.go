@@ -51,8 +51,11 @@ func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
 		"": {},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/metrics" {
+			switch r.URL.Path {
+			case "/metrics":
 				_, _ = io.WriteString(w, "vllm:generation_tokens_total"+of+"6.0\n"+page)
+			case "/v1/models":
+				_, _ = io.WriteString(w, `{"data":[{"id":"tiny"},{"id":"law","parent":"tiny"}]}`)
 			}
 		}))
 		t.Cleanup(s.Close)
@@ -60,7 +63,7 @@ func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
 		t.Cleanup(e.Close)
 		load, err := e.Load(t.Context())
 		if err != nil || load.Generated == nil || *load.Generated != 6 || load.Evicted != want.Evicted ||
-			load.Idle != want.Idle {
+			load.Idle != want.Idle || !slices.Equal(load.Models, []string{"tiny", "law"}) {
 			t.Errorf("%q: %+v, %v", page, load, err)
 		}
 	}

@@ -193,6 +193,8 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 		return context.Cause(ctx)
 	case err != nil:
 		return failed(path, err)
+	case blame(status, body) == bus.CodeUnknownModel:
+		return refused(status, body)
 	case status != http.StatusOK:
 		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: status, Message: cannotGoOn,
 			Err: fmt.Errorf("%s: the engine answered %d", path, status), Said: complaint(body)}

@@ -79,14 +79,15 @@ func (e *Engine) Load(ctx context.Context) (agentd.Load, error) {
 		}
 	}
 	n, page, err := e.alive(ctx)
+	var names []string
 	if err == nil {
-		err = e.same(ctx, page)
+		names, err = e.same(ctx, page)
 	}
 	if err != nil {
 		return agentd.Load{}, err
 	}
 	const idle = "vllm:kv_block_idle_before_evict_seconds_"
-	load := agentd.Load{Generated: n}
+	load := agentd.Load{Generated: n, Models: names}
 	load.Evicted, _ = total(page, idle+"count")
 	load.Idle, _ = total(page, idle+"sum")
 	return load, nil

@@ -271,7 +271,7 @@ func (e *Engine) count(ctx context.Context, r agentd.Request) (int, error) {
 		refused := *own
 		refused.Message = "the prompt could not be counted"
 		if own.Status > 0 {
-			refused.Code = blame(own.Status)
+			refused.Code = blame(own.Status, []byte(own.Said))
 		}
 		return 0, &refused
 	}

@@ -24,6 +24,8 @@ type Fault struct {
 	Again  bool   // the same request may be sent again: nothing was paid, and it may fare better
 }
 
+var noRoom = Fault{Status: http.StatusTooManyRequests, Code: string(bus.CodeNoRoom), Again: true}
+
 // faults are the statuses of codes. What might be served or paid twice has one that no client repeats.
 var faults = map[bus.Code]Fault{
 	bus.CodeBadRequest:        {Status: http.StatusBadRequest},
@@ -50,6 +52,12 @@ var faults = map[bus.Code]Fault{
 	bus.CodeNoRoom:            {Status: http.StatusTooManyRequests, Again: true},
 	bus.CodeTooManyTasks:      {Status: http.StatusTooManyRequests, Again: true},
 	CodeRateLimited:           {Status: http.StatusTooManyRequests, Again: true},
+	bus.CodeNoSlot:            noRoom, // what agents and hubs tell one another
+	bus.CodeStaleEpoch:        noRoom,
+	bus.CodeNotClaimed:        noRoom,
+	bus.CodeLate:              {Status: http.StatusBadGateway},
+	bus.CodeLateFirst:         {Status: http.StatusBadGateway},
+	bus.CodeMoved:             {Status: http.StatusBadGateway},
 	bus.CodeEngineFailed:      {Status: http.StatusBadGateway},
 	bus.CodeAgentFailed:       {Status: http.StatusBadGateway},
 	bus.CodeNoHub:             {Status: http.StatusServiceUnavailable, Again: true},

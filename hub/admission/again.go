@@ -93,7 +93,7 @@ func (r *Room[T]) resumes(q *Request, m *bus.Task, s *Served) What {
 
 // MayGoOn reports whether a hold ended with c because its agent failed, so that another may go on.
 func MayGoOn(c bus.Code) bool {
-	return c.Broken() || c == bus.CodeNoSlot || c == bus.CodeTimeout || c == bus.CodeUnavailable
+	return c.Broken() || c.Unbegun() || c == bus.CodeTimeout
 }
 
 // RefuseRest refuses the rest of an answer that broke off.

@@ -17,6 +17,7 @@ type unpaid struct {
 	code   bus.Code // and why: to the client, if the task ends by it
 	why    string
 	served bool   // its reader may have heard of its agent, before the hub had the agent's reply
+	again  int64  // ms, after which the client may ask again; 0: not said
 	wait   func() // how the task waits again, if it does; nil: as it did before
 }
 
@@ -53,9 +54,9 @@ func (r *Room) void(h *Hold, e Event, u unpaid) {
 				r.served(h)
 			}
 			if h.Cancelled && !said {
-				u.code, u.why = bus.CodeCancelled, from.Stopped()
+				u.code, u.why, u.again = bus.CodeCancelled, from.Stopped(), 0
 			}
-			r.hub.Done(h, r.unpaid(h, u.code, u.why), !said)
+			r.hub.Done(h, r.unpaid(h, u.code, u.why, u.again), !said)
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (r *Room) Past(p *ledger.Past) {
 		if code == bus.CodeLateFirst { // the hub ended before another agent had it
 			code = bus.CodeAgentFailed
 		}
-		r.hub.Done(h, r.unpaid(h, code, "the hold ended without payment"), false)
+		r.hub.Done(h, r.unpaid(h, code, "the hold ended without payment", 0), false)
 	}
 }
 
@@ -209,10 +210,14 @@ func (r *Room) Completed(c *bus.Completion, invalid error) error {
 func (r *Room) failed(h *Hold, c *bus.Completion) {
 	code := cmp.Or(c.Code, bus.CodeAgentFailed)
 	u := unpaid{reason: code, code: code, why: string(code), served: c.Relayed > 0}
-	if code == bus.CodeEngineRefused || code == bus.CodePromptTooLong {
-		// the agent tells the reader what the engine said, which is not known here
+	switch code {
+	case bus.CodeEngineRefused, bus.CodePromptTooLong: // its agent tells the reader what the engine said
 		u.served, u.why = true, "its engine refused the task; what it said went to whoever asked first: take a "+
 			"new id to read it"
+	case bus.CodeNoSlot: // a word between agents and hubs
+		u.code, u.again, u.why = bus.CodeNoRoom, 1000, "its engine has no room"
+	case bus.CodeUnavailable, bus.CodeUnknownModel: // as doors say it of a model that was served of late
+		u.code, u.again, u.why = bus.CodeUnavailable, 1000, "its engine is out of reach, or lost the model"
 	}
 	u.why = "agent " + h.Rec.Agent + ": " + u.why
 	e := Failed

@@ -53,12 +53,12 @@ func (r *Room) mayMove(h *Hold, code bus.Code) bool {
 		t.Told && t.Moves == 0 && !h.State.Taken() || t.Moves >= min(r.limits.MaxRefusals, MostMoves) {
 		return false
 	}
-	return code == bus.CodeNoSlot || code.Broken() && len(t.Earlier) < maxMoves &&
-		(m.Resume == nil || len(m.Resume.Tokens) == 0)
+	return code.Unbegun() && code != bus.CodeUnavailable || len(t.Earlier) < maxMoves &&
+		(code == bus.CodeUnavailable || code.Broken() && (m.Resume == nil || len(m.Resume.Tokens) == 0))
 }
 
-// moved gives a task that its agent failed to another agent, with its first arrival. It returns false if
-// there is none, or the task must not move.
+// moved gives a task that its agent failed to another, with its first arrival; where there is none, to the
+// same once its engine can be reached again. It returns false if there is none, or the task must not move.
 func (r *Room) moved(h *Hold, e Event, code bus.Code) bool {
 	if !r.mayMove(h, code) {
 		return false
@@ -67,6 +67,11 @@ func (r *Room) moved(h *Hold, e Event, code bus.Code) bool {
 		code = bus.CodeLateFirst
 	}
 	wait := r.elsewhere(h)
+	back := wait == nil && code == bus.CodeUnavailable // its engine may be, as for those who come now
+	if back {
+		r.hub.Avoid(h, e)
+		wait = r.hub.Wait(h, false)
+	}
 	if wait == nil || !r.voided(h, e, code, Move) {
 		return false
 	}
@@ -76,7 +81,9 @@ func (r *Room) moved(h *Hold, e Event, code bus.Code) bool {
 	}
 	r.counts.Moved++
 	t := h.Task
-	t.FailedAt, t.FailedHold = append(t.FailedAt, h.Rec.Agent), r.receipt(h)
+	if t.FailedHold = r.receipt(h); !back {
+		t.FailedAt = append(t.FailedAt, h.Rec.Agent)
+	}
 	t.Earlier = append(t.Earlier, h.ID)
 	t.Moves++
 	t.Accepted = nil

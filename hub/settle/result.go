@@ -33,9 +33,9 @@ func (r *Room) result(h *Hold) *bus.Result {
 }
 
 // unpaid is the result of a task whose hold is void.
-func (r *Room) unpaid(h *Hold, code bus.Code, why string) *bus.Result {
+func (r *Room) unpaid(h *Hold, code bus.Code, why string, againMS int64) *bus.Result {
 	x := r.result(h)
-	x.Code, x.Message = code, bus.Clip(why, bus.MaxText)
+	x.Code, x.RetryMS, x.Message = code, againMS, bus.Clip(why, bus.MaxText)
 	return x
 }
 

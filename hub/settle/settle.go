@@ -289,8 +289,8 @@ func (r *Room) happens(h *Hold, e Event) {
 			}
 		case TellUnknown:
 			x := r.unpaid(h, bus.CodeUnknown, "agent "+h.Rec.Agent+
-				" did not answer: whether it serves the task is not known")
-			x.Model, x.Receipt, x.RetryMS = "", nil, time.Second.Milliseconds()
+				" did not answer: whether it serves the task is not known", 1000)
+			x.Model, x.Receipt = "", nil
 			if r.hub.Answer(h, &bus.Answer{Result: x}) {
 				h.Task.Told = true
 			}
