@@ -26,6 +26,7 @@ import (
 type engineOptions struct {
 	vllmsim.Config
 	Profile string
+	Runner  string
 	Modules []string // NAME or NAME=PATH
 	Events  string   // JSON
 	Host    string
@@ -65,6 +66,7 @@ Profiles:
 	f.IntVar(&o.Port, "port", 8000, "port to listen on; 0 takes a free one")
 	f.StringVar(&o.Model, "model", "tiny", "served model name")
 	f.Float64Var(&o.Speedup, "speedup", 1, "engine seconds in a real second")
+	f.StringVar(&o.Runner, "runner", "generate", "generate, or pooling: it embeds and reranks texts instead")
 	f.IntVar(&o.MaxModelLen, "max-model-len", 0, "tokens of a request, prompt and output (default 8192)")
 	f.IntVar(&o.MaxNumSeqs, "max-num-seqs", 0, "sequences that run at once (default: the profile's)")
 	f.IntVar(&o.NumGPUBlocks, "num-gpu-blocks-override", 0,
@@ -105,8 +107,11 @@ func runEngine(ctx context.Context, o engineOptions, out io.Writer) error {
 	if o.Port < 0 || o.Port > 65535 {
 		return fmt.Errorf("--port %d: it must be 0 to 65535", o.Port)
 	}
+	if o.Runner != "generate" && o.Runner != "pooling" {
+		return fmt.Errorf("--runner %.40q: it is generate or pooling", o.Runner)
+	}
 	cfg := o.Config
-	cfg.Profile = p
+	cfg.Profile, cfg.Pooling = p, o.Runner == "pooling"
 	for _, m := range o.Modules {
 		name, _, _ := strings.Cut(m, "=")
 		cfg.Adapters.Names = append(cfg.Adapters.Names, name)

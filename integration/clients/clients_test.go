@@ -119,6 +119,11 @@ agents:
     price_row: fireworks/gpt-oss-20b
     scores: [{domain: general, score: 0.7}]
     engine: {url: "`+engine+`"}
+  - id: pools
+    model: bge-m3
+    price: {miss: 0.1}
+    scores: [{domain: general, score: 0.7}]
+    engine: {profile: instant, pooling: true}
 clients: {dev: 10, other: 10}
 agentd: {scrape_every: 50ms}
 `))
@@ -151,6 +156,7 @@ func TestClients(t *testing.T) {
 	m, url, key, slow := market(t)
 	python := cmp.Or(os.Getenv("SOUK_PYTHON"), "python3")
 	for script, with := range map[string]string{"curl.sh": "sh", "openai_python.py": python,
+		"openai_embeddings.py": python, "langchain_rag.py": python, "cohere_python.py": python,
 		"litellm_python.py": python, "langchain_python.py": python, "openai_node.cjs": "node",
 		"ai_sdk.mjs": "node", "langchain_node.mjs": "node", "openai_agents.py": python,
 		"autogen_python.py": python, "open_webui.py": python,

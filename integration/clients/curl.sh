@@ -13,6 +13,9 @@ want '"arguments":"{\"city\": \"Oslo\"}"' "$(ask -d "$body, \"tools\": [{\"type\
 want 'X-Souk-Receipt: general/' "$(ask -D - -o /dev/null -d "$body}")"
 want '"code":"model_not_found"' "$(ask -d "$(echo "$body}" | sed s/auto/nothing/)")"
 want '"code":"invalid_api_key"' "$(KEY=sk-wrong ask -d "$body}")"
+pool() { curl -sS "$OPENAI_BASE_URL/$1" -H "Authorization: Bearer $OPENAI_API_KEY" -d "$2"; }
+want '"embedding":[' "$(pool embeddings '{"model": "bge-m3", "input": ["A souk", "a market"]}')"
+want '"results":[{"index":1,' "$(pool rerank '{"query": "a market", "documents": ["a fish", "a market"], "top_n": 1}')"
 for _ in 1 2 3; do # curl waits as Retry-After says
 	want '"choices"' "$(KEY=$SLOW_API_KEY ask --retry 4 --fail -d "$body}")"
 done

@@ -58,8 +58,14 @@ var Differences = []Difference{
 		StandIn: "one token, stop_reason null",
 	},
 	{
-		What: "images, audio, prompt_embeds, embeddings, /v1/responses, beam search",
+		What: "images, audio, prompt_embeds, /v1/responses, beam search",
 		Real: "served where the model and flags allow", StandIn: "not there",
+	},
+	{
+		What: "--runner pooling: /v1/embeddings, /rerank, /v1/rerank, /v2/rerank, and no chats or completions",
+		Real: "what the model says of a text; /v1/score, /classify and /pooling",
+		StandIn: "vectors of 64 numbers, or as many dimensions as are asked for, made of the hashes of a text's " +
+			"tokens, and scores by these; no others",
 	},
 	{
 		What: "LoRA adapters",
