@@ -219,8 +219,9 @@ func ownChoice(in map[string]json.RawMessage, out map[string]any) error {
 	return nil
 }
 
-// thinking switches it on or off, by the two names that templates have for it. How much of it there may be no
-// engine can be told; the answer's bound holds for both.
+// thinking switches it on or off, by the two names that templates have for it. Where the model is to decide,
+// nothing is said: some tokenizers refuse arguments of templates, and coding agents always leave it to the
+// model. How much of it there may be no engine can be told; the answer's bound holds for both.
 func thinking(in map[string]json.RawMessage, out map[string]any) error {
 	v, ok := in["thinking"]
 	if !ok {
@@ -231,8 +232,9 @@ func thinking(in map[string]json.RawMessage, out map[string]any) error {
 	if json.Unmarshal(v, &kind) != nil || !slices.Contains(kinds, kind.Type) {
 		return bad(`thinking: an object is expected whose type is enabled, adaptive or disabled`)
 	}
-	on := kind.Type != "disabled"
-	out["chat_template_kwargs"] = map[string]bool{"enable_thinking": on, "thinking": on}
+	if on := kind.Type == "enabled"; kind.Type != "adaptive" {
+		out["chat_template_kwargs"] = map[string]bool{"enable_thinking": on, "thinking": on}
+	}
 	return nil
 }
 
@@ -254,8 +256,8 @@ func outputConfig(in map[string]json.RawMessage, out map[string]any) error {
 		return bad("output_format: an object with a type and a schema is expected")
 	}
 	switch e := config.Effort; e {
-	case "":
-	case "low", "medium", "high":
+	case "", "high": // which is as if it were not there; engines of models that do not think may refuse any
+	case "low", "medium":
 		out["reasoning_effort"] = e
 	case "xhigh", "max": // engines know three
 		out["reasoning_effort"] = "high"

@@ -73,6 +73,8 @@ func TestMessagesAsChats(t *testing.T) {
 			"tool_choice":"required","tools":[
 			{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}},
 			{"type":"function","function":{"name":"g","strict":true,"parameters":{}}}]}`},
+		{`{"thinking":{"type":"adaptive"},"output_config":{"effort":"high"},"messages":[{"role":"user","content":"a"}]}`,
+			`{"messages":[{"role":"user","content":"a"}]}`},
 		{`{"tool_choice":{"type":"tool","name":"f"},"thinking":{"type":"disabled"},
 			"output_format":{"type":"json_schema","schema":{}},"messages":[{"role":"user","content":"a"}]}`,
 			`{"chat_template_kwargs":{"enable_thinking":false,"thinking":false},"messages":[{"role":"user","content":"a"}],
