@@ -278,6 +278,9 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 	if info.Parsers && !slices.Contains(features, bus.Parsers) {
 		features = append(features, bus.Parsers)
 	}
+	if info.Kind != "" && info.Kind != KindVLLM && !slices.Contains(features, bus.Opaque) {
+		features = append(features, bus.Opaque)
+	}
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,

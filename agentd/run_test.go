@@ -390,6 +390,15 @@ func TestAnEngineWithoutIdsAndSalts(t *testing.T) {
 			t.Errorf("ids %t: %+v", ids, e)
 		}
 	}
+	r := NewRun(dispatch("h"), "a1", "tiny", 16) // an event of several tokens: the engine knows how many
+	c := words(1)
+	if _, err := r.Take(c); err != nil {
+		t.Fatal(err)
+	}
+	e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 20, Output: 4}}, nil)
+	if u := e.Completion.Usage; e.Completion.Unmetered || u.Output != 4 || e.Completion.Relayed != 1 {
+		t.Errorf("%+v", e.Completion)
+	}
 	for _, c := range []struct {
 		shared               bool
 		said, held, asserted int

@@ -24,6 +24,10 @@ const Split = "split"
 // Text is the feature of an agent whose engine reads text alone: tasks with pictures or sound go to others.
 const Text = "text"
 
+// Opaque is the feature of an agent whose engine takes no token ids over: no answer goes on there that
+// another engine began.
+const Opaque = "opaque"
+
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {
 	Agent string `json:"agent" want:"id"`

@@ -90,3 +90,47 @@ func TestAServerOfAnotherKindIsSold(t *testing.T) {
 		})
 	}
 }
+
+// An answer that its engine breaks off goes on at one of the same kind, past those that go on with none.
+func TestAnAnswerGoesOnPastOtherKinds(t *testing.T) {
+	t.Parallel()
+	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	var broken atomic.Bool
+	front := func(kind string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/v1/models" && kind != "vllm":
+				io.WriteString(w, `{"data":[{"id":"gpt-oss-20b","owned_by":"`+kind+`"}]}`)
+			case r.URL.Path == "/metrics" && kind != "vllm":
+				http.NotFound(w, r)
+			case r.URL.Path == "/v1/chat/completions" && broken.CompareAndSwap(false, true):
+				whole := httptest.NewRecorder()
+				engine.ServeHTTP(whole, r)
+				w.Header().Set("Content-Type", "text/event-stream")
+				io.WriteString(w, strings.Join(strings.SplitAfter(whole.Body.String(), "\n\n")[:10], ""))
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			default:
+				engine.ServeHTTP(w, r)
+			}
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	only := one[strings.Index(one, "  - {id: only"):strings.Index(one, "speedup")]
+	agents := ""
+	for _, a := range [][3]string{{"first", "0.9", "vllm"}, {"a", "0.8", "sglang"}, {"b", "0.8", "llamacpp"},
+		{"last", "0.5", "vllm"}} {
+		agents += strings.NewReplacer("only", a[0], "0.7", a[1], "{profile: steady}",
+			`{url: "`+front(a[2])+`"}`).Replace(only)
+	}
+	m := start(t, strings.Replace(one, only, agents, 1))
+	a, err := m.Ask(t.Context(), chat("Hello"))
+	if err != nil || a.Result.Code != "" || a.Result.Agent != "last" || !broken.Load() {
+		t.Errorf("%+v, %v", a.Result, err)
+	}
+}

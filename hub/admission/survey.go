@@ -92,8 +92,8 @@ func (s *Survey) OutOfReach(t *turn.Turn, m *bus.Task) *bus.Result {
 		return t.Refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", t.Domain)
 	case estimate.Parsers:
 		return t.Refusal(m, bus.CodeAgentFailed, 0,
-			"no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: "+
-				"its vLLM server wants --enable-scale-out", t.Domain)
+			"no other agent of hub %s goes on with such an answer: that takes vLLM, and --enable-scale-out "+
+				"where it has tool calls or reasoning", t.Domain)
 	case estimate.Model:
 		if s.moved {
 			return t.Refusal(m, bus.CodeAgentFailed, 0, "no other agent of hub %s serves model %q", t.Domain, m.Model)

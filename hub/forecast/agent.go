@@ -147,7 +147,7 @@ func (r *Room) find(a *Agent) *Class {
 	x := Traits{Line: line, Ranges: ranges, Service: a.service, Model: reg.Model, Price: reg.Price,
 		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
 		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text),
-		Pools: reg.Pools}
+		Opaque: slices.Contains(reg.Features, bus.Opaque), Pools: reg.Pools}
 	if reg.Template != nil {
 		x.Template, x.Measured = *reg.Template, true
 	}

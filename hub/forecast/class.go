@@ -33,6 +33,7 @@ type Traits struct {
 	Measured bool   // the template is the agent's own
 	Parses   bool   // its engine lends its parsers
 	Text     bool   // its engine reads text alone
+	Opaque   bool   // its engine goes on with no answer of another
 	Pools    string // what its engine pools
 	Scores   string // how good its answers are, by domain, as text
 	Settle   string
@@ -86,7 +87,7 @@ func (c *Class) worst(prompt, maxTokens int) market.Credits {
 // May says what keeps a task from an agent of the class that expects its prompt to have so many tokens.
 func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 	switch {
-	case t.Parses && !c.Parses:
+	case t.Parses && !c.Parses || t.Carried > 0 && c.Opaque:
 		return estimate.Parsers
 	case t.Model != "" && t.Model != c.Model || !bus.Serves(c.Pools, t.Kind):
 		return estimate.Model

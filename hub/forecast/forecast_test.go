@@ -99,10 +99,13 @@ func TestMay(t *testing.T) {
 			t.Errorf("%+v of %d tokens: %d, want %d", test.task, test.tokens, got, test.want)
 		}
 	}
-	x.Context, x.Text, x.Parses = 0, false, true
+	x.Context, x.Text, x.Parses, x.Opaque = 0, false, true, true
 	c, _ = r.Class(x, nil, nil, 16)
 	if got := c.May(&Task{Media: true, Parses: true}, 1<<30); got != estimate.None {
 		t.Errorf("an agent that takes all: %d", got)
+	}
+	if got := c.May(&Task{Carried: 1}, 1); got != estimate.Parsers {
+		t.Errorf("an answer of another engine: %d", got)
 	}
 }
 
