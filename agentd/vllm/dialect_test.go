@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"souk/agentd"
 )
@@ -242,5 +243,23 @@ func TestAServerBecomesAnother(t *testing.T) {
 	now.Store(lmdeploy)
 	if _, err := e.Load(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Ollama loads a model when it is first asked for anything: that it answers late then is no fault.
+func TestAServerThatLoadsAtTheFirstRequest(t *testing.T) {
+	ollama := twin{says: map[string]string{"/v1/models": listing("library", "")}}
+	loads := 0
+	e := engineAt(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			loads++
+			io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			return
+		}
+		ollama.ServeHTTP(w, r)
+	}).URL, func(c *agentd.EngineConfig) { c.Probe = 20 * time.Millisecond })
+	if info, err := e.Info(t.Context()); err != nil || info.Pools != "" || loads == 0 {
+		t.Errorf("%+v, %v, asked %d times", info, err, loads)
 	}
 }

@@ -160,7 +160,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 		}
 		info.Models, info.Adapters = append(info.Models, a.Name), append(info.Adapters, a.Name)
 	}
-	if info.Pools, err = e.pools(ctx, info.Models[0]); err != nil {
+	if info.Pools, err = e.pools(ctx, info.Models[0]); err != nil && s.vllm() { // others load a model first
 		return info, err
 	}
 	if info.Lacks = s.lacks(&info); s.vllm() {
