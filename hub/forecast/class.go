@@ -110,8 +110,7 @@ func (c *Class) Bound(t *Task) (most, least int) {
 	}
 	p := t.Prompt
 	least, bounded := template.Bound(p)
-	guess := c.Line.Tokens(p.Tokens)
-	guess += guess/4 + 64
+	guess := c.Line.Tokens(p.Tokens)*5/4 + 64
 	most = least
 	switch {
 	case c.Pools != "": // no template writes it
