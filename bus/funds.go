@@ -78,8 +78,11 @@ type FundsRequest struct {
 	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
 	// allot: the vouchers of doors
 	Vouchers []DoorVoucher `json:"vouchers,omitempty" msgpack:"vouchers,omitempty" want:"most:16"`
-	// balance: ask the client's hubs, too
-	Hubs bool `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
+	// balance: ask the client's hubs, too; and what its tasks came to from a day on, since 1970 and UTC, with
+	// one key or with any
+	Hubs    bool   `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
+	UsesDay int64  `json:"uses_day,omitempty" msgpack:"uses_day,omitempty"`
+	UsesKey string `json:"uses_key,omitempty" msgpack:"uses_key,omitempty" want:"id?"`
 	// writeoff: do it; else only compute it
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
 	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and the domains
@@ -152,6 +155,10 @@ type HubFunds struct {
 	AtMS int64 `json:"at_ms" msgpack:"at_ms" want:"unix"`
 	// when it last said anything; 0: never since the treasury's start
 	HeardMS int64 `json:"heard_ms" msgpack:"heard_ms" want:"unix"`
+	// what tasks came to there, where that was asked for, and the first day of which all is told, 0: all of
+	// it
+	Uses  []tip.Use `json:"uses,omitempty" msgpack:"uses,omitempty" want:"most:4096"`
+	Since int64     `json:"since,omitempty" msgpack:"since,omitempty"`
 }
 
 // Recall asks a hub to give back a client's money that is neither held nor reserved, on
@@ -164,6 +171,9 @@ type Recall struct {
 	Client  string `msgpack:"client" want:"id"`
 	Granted uint64 `msgpack:"granted,omitempty"` // number of the last grant to the hub
 	Look    bool   `msgpack:"look,omitempty"`    // only report it
+	// beside Look: also what its tasks came to, as a FundsRequest asks
+	UsesDay int64  `msgpack:"uses_day,omitempty"`
+	UsesKey string `msgpack:"uses_key,omitempty" want:"id?"`
 	// Number asks for a distribution of the hub's surplus instead: so much, to a client or, for "", outside;
 	// an amount of 0 asks what there is.
 	Number uint64         `msgpack:"number,omitempty"`
@@ -187,4 +197,6 @@ type RecallReply struct {
 	Amount  market.Credits `msgpack:"amount,omitempty"`
 	Payee   string         `msgpack:"payee,omitempty" want:"id?"`
 	Surplus market.Credits `msgpack:"surplus,omitempty" want:"sum"`
+	Uses    []tip.Use      `msgpack:"uses,omitempty" want:"most:4096"`
+	Since   int64          `msgpack:"since,omitempty"`
 }

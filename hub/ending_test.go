@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func TestSurplusLeavesByCommand(t *testing.T) {
 		{3, "", 1, bus.RecallReply{Next: 3, Amount: all - 3}},
 	} {
 		test.want.ID, test.want.Hub, test.want.Client = "r", "hub-math", "hub-math"
-		if got := h.distribute(test.n, test.payee, test.amount); *got != test.want {
+		if got := h.distribute(test.n, test.payee, test.amount); !reflect.DeepEqual(*got, test.want) {
 			t.Errorf("distribution %d of %d to %q: %+v, want %+v", test.n, test.amount, test.payee, got,
 				test.want)
 		}

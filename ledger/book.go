@@ -49,6 +49,10 @@ type Book struct {
 	usual    Usual                         // hub: what tasks cost
 	paid     []paid                        // what it takes in once the records stand
 	rates    market.Rates                  // hub: what slots cost
+	uses     map[string]*uses              // hub: what tasks came to, by client
+	allUsed  int                           // sums of them all
+	used     []used                        // what they take in once a frame is whole
+	fresh    []used                        // and of that, what can still be undone
 	taught   []*Round                      // what they take in, likewise
 
 	justEnded *Hold // the hold that the last capture or void ended, for the audit
@@ -111,6 +115,7 @@ func NewBook() *Book {
 		spent:    map[[2]string]market.Credits{},
 		marks:    map[string]*noted{},
 		classes:  map[string]*class{},
+		uses:     map[string]*uses{},
 	}
 }
 
@@ -158,6 +163,7 @@ func (b *Book) applyFrame(f *Frame, heads []roundHead) error {
 	}
 	b.framed(f.Records)
 	b.forget()
+	b.tally()
 	return nil
 }
 
@@ -177,6 +183,7 @@ func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
 		return Frame{}, err
 	}
 	b.framed(records)
+	b.tally()
 	return f, nil
 }
 

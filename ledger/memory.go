@@ -22,7 +22,7 @@ type undo struct {
 }
 
 func (b *Book) rollback() {
-	b.paid, b.taught = b.paid[:0], b.taught[:0]
+	b.paid, b.taught, b.fresh = b.paid[:0], b.taught[:0], b.fresh[:0]
 	for _, u := range slices.Backward(b.undo) {
 		switch {
 		case u.account != nil:
@@ -46,6 +46,9 @@ func (b *Book) forget() {
 	for _, p := range b.paid {
 		b.usual.learn(p.client, p.card)
 	}
+	b.used = append(b.used, b.fresh...)
+	clear(b.fresh)
+	b.fresh = b.fresh[:0]
 	b.paid = b.paid[:0]
 	for i, r := range b.taught {
 		b.rates.Learn(&r.Round, &r.Outcome, &r.Ground)

@@ -134,6 +134,7 @@ func (b *Book) applyEnd(r *Record) error {
 		if card, counts := cardOf(h, c); counts {
 			b.paid = append(b.paid, paid{h.Client, card})
 		}
+		b.fresh = append(b.fresh, useBy(h, c))
 	}
 	delete(b.open, k)
 	b.justEnded = h

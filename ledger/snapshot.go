@@ -29,6 +29,7 @@ type saved struct {
 	Classes  map[string]*class
 	Usual    Usual
 	Rates    *market.Rates
+	Uses     map[string]*uses
 
 	Ends    []*Past
 	Open    []Past
@@ -41,7 +42,7 @@ func (h *History) saved() saved {
 	b := h.book
 	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended, Past: b.past, Ops: b.ops, OpsQ: b.opsQ,
 		Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched, Budgets: b.budgets,
-		Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates,
+		Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
 		Ends: h.ends, Returns: h.returns, Grants: h.grants}
 }
 
@@ -83,6 +84,9 @@ func (h *History) take(s *saved) (err error) {
 	}
 	if err := b.rates.Validate(); err != nil {
 		return err
+	}
+	if !b.restored() {
+		return errors.New("no sums of what tasks came to")
 	}
 	for _, c := range slices.Sorted(maps.Keys(b.classes)) {
 		if b.classes[c].Cleared.Number > 0 {

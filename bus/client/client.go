@@ -386,6 +386,13 @@ func (cl *Client) Holdings(ctx context.Context, client string) (bus.FundsReply, 
 		bus.FundsRequest{ID: rand.Text(), Client: client, Hubs: true})
 }
 
+// Uses is Holdings with what the client's tasks came to at each hub, from a day since 1970 on: with one key,
+// or with any for "".
+func (cl *Client) Uses(ctx context.Context, client, key string, from int64) (bus.FundsReply, error) {
+	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
+		bus.FundsRequest{ID: rand.Text(), Client: client, Hubs: true, UsesDay: max(1, from), UsesKey: key})
+}
+
 func (cl *Client) funds(ctx context.Context, op, subject string, q bus.FundsRequest) (r bus.FundsReply,
 	err error) {
 	data, err := bus.Encode(&q)

@@ -30,6 +30,7 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/models":            s.says(s.models),
 		"GET /v1/models/{id...}":    s.says(s.model),
 		"GET /v1/balance":           s.says(s.balance),
+		"GET /v1/usage":             s.says(s.usage),
 
 		"POST /v1/messages/count_tokens":  s.says(s.countTokens),
 		"POST /v1/sessions/{session}/end": s.says(s.endSession),
@@ -100,8 +101,8 @@ func (s *Server) routes() http.Handler {
 func noEndpoint(r *http.Request) *refusal {
 	return refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
 		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, "+
-		"/v1/embeddings, /v1/rerank, /v1/quote and /v1/sessions/SESSION/end, GET /v1/models, /v1/balance and "+
-		"/v1/streams/TASK", r.Method, r.URL.Path)
+		"/v1/embeddings, /v1/rerank, /v1/quote and /v1/sessions/SESSION/end, GET /v1/models, /v1/balance, "+
+		"/v1/usage and /v1/streams/TASK", r.Method, r.URL.Path)
 }
 
 // tidy leaves out slashes too many, as a base URL that ends with one brings them. Those within a name, which

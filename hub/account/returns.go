@@ -68,11 +68,11 @@ func (r *Room) Recalled(m *bus.Recall) error {
 	if m.Granted > r.turn.Book.LastGrant(r.turn.Journal) {
 		r.askAllotted()
 	}
-	r.turn.Send(m.Inbox, &bus.RecallReply{
-		ID: m.ID, Hub: r.turn.Journal, Client: m.Client,
-		Avail: r.turn.Book.Avail(m.Client), Held: r.turn.Book.Held(m.Client), Reserved: r.Reserved(m.Client),
-		Accepted: r.turn.Book.LastGrant(r.turn.Journal), Returned: r.turn.Book.LastReturn(r.turn.Journal),
-	})
+	b, a := r.turn.Book, bus.RecallReply{ID: m.ID, Hub: m.Hub, Client: m.Client}
+	a.Avail, a.Held, a.Reserved = b.Avail(m.Client), b.Held(m.Client), r.Reserved(m.Client)
+	a.Accepted, a.Returned = b.LastGrant(m.Hub), b.LastReturn(m.Hub)
+	a.Uses, a.Since = b.Uses(m.Client, m.UsesKey, m.UsesDay)
+	r.turn.Send(m.Inbox, &a)
 	return nil
 }
 

@@ -226,6 +226,7 @@ func TestD5PaidIsCaptured(t *testing.T) {
 	if told == 0 {
 		t.Error("nothing was paid")
 	}
+	h.until("usage is what was paid", func() bool { return h.usage("", h.key).Total.Paid == told })
 }
 
 // D6: a key with a budget spends no more than that, however many gateways and hubs it comes to at once; its

@@ -39,6 +39,8 @@ type house struct {
 	at  string // of its gateway
 	key string
 	log *bustest.Buffer
+	// stops it and starts it again
+	again func()
 	// what no log may have
 	canaries *[]string
 }
@@ -51,10 +53,20 @@ func start(t testing.TB, yaml string) *house {
 	}
 	h := &house{t: t, dir: t.TempDir(), log: new(bustest.Buffer), canaries: &[]string{"What is a souk"}}
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	h.Market, err = local.Start(t.Context(), local.Options{Dir: h.dir, Config: cfg, Log: log,
-		Within: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
+	begin := func() {
+		h.Market, err = local.Start(t.Context(), local.Options{Dir: h.dir, Config: cfg, Log: log,
+			Within: 4 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin()
+	h.again = func() {
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		begin()
+		h.at = h.State().HTTP
 	}
 	t.Cleanup(func() {
 		if err := h.Err(); err != nil {

@@ -1,13 +1,94 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"souk/bus"
 	"souk/ledger"
+	"souk/market"
 )
+
+// usage holds what GET /v1/usage says.
+type usage struct {
+	Complete bool
+	Total    struct {
+		Tasks int
+		Paid  market.Credits
+	}
+	Data []struct {
+		Day, Model string
+		Tags       map[string]string
+		Tasks      int
+		Paid       market.Credits
+	}
+}
+
+func (h *house) usage(query, key string) (u usage) {
+	h.t.Helper()
+	r := h.do("GET", "/v1/usage"+query, "", key)
+	if err := json.Unmarshal([]byte(r.body), &u); err != nil || r.status != 200 {
+		h.t.Fatalf("%d %s: %v", r.status, r.body, err)
+	}
+	return u
+}
+
+// What was paid is told by day, model and tag, to each key its own alone, and the same after everything has
+// been started again.
+func TestUsageByTag(t *testing.T) {
+	h := start(t, one)
+	key := h.newKey(bus.APIKey{Client: "dev"})
+	for i, tag := range []string{"red", "blue", "red", ""} {
+		more := `,"metadata":{"team":"` + tag + `"}`
+		if tag == "" {
+			more = ""
+		}
+		if r := h.do("POST", "/v1/chat/completions", chat(more), h.key); r.status != 200 {
+			t.Fatalf("request %d: %s", i, r.body)
+		}
+	}
+	h.do("POST", "/v1/chat/completions", chat(`,"metadata":{"team":"red"},"user":"ann"`), key)
+	h.until("all is settled", func() bool {
+		return h.usage("", h.key).Total.Tasks == 4 && h.usage("", key).Total.Tasks == 1
+	})
+	judge := func(when string) {
+		t.Helper()
+		u := h.usage("?by=tag:team", h.key)
+		var got []string
+		sum := market.Credits(0)
+		for _, d := range u.Data {
+			got, sum = append(got, fmt.Sprintf("%d of %q", d.Tasks, d.Tags["team"])), sum+d.Paid
+		}
+		if text := strings.Join(got, ", "); text != `1 of "", 1 of "blue", 2 of "red"` || !u.Complete {
+			t.Errorf("%s: %s, %+v", when, text, u)
+		}
+		all := h.usage("", key).Total.Paid + u.Total.Paid
+		if sum != u.Total.Paid || all != h.captured("dev") {
+			t.Errorf("%s: groups add up to %s, all is %s, with the other key %s, and captures are %s", when, sum,
+				u.Total.Paid, all, h.captured("dev"))
+		}
+		d := h.usage("", h.key).Data // of two days at midnight
+		if _, err := time.Parse(time.DateOnly, d[0].Day); err != nil || d[0].Model != "gpt-oss-20b" {
+			t.Errorf("%s: by day and model %+v", when, d)
+		}
+		if d := h.usage("?by=tag", key).Data; len(d) != 1 || d[0].Tags["user"] != "ann" {
+			t.Errorf("%s: of the other key %+v", when, d)
+		}
+	}
+	judge("at once")
+	h.again()
+	judge("after a restart")
+	for _, bad := range []string{"?by=client", "?from=yesterday", "?from=2999-01-01", "?key=x",
+		"?by=day&by=key"} {
+		if r := h.do("GET", "/v1/usage"+bad, "", h.key); r.status != 400 {
+			t.Errorf("%s: %d %s", bad, r.status, r.body)
+		}
+	}
+}
 
 // What a request is called and says of itself stands with the hold of its task; its id only where the task's
 // own does not say it. Nothing of it can be taken for anything else.

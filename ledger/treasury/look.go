@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 )
 
 // look is a question for a balance.
@@ -19,7 +20,11 @@ type look struct {
 // look asks a client's hubs for the state of its money.
 func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 	r, _ := t.newPoll(&bus.FundsRequest{Client: req.Client}, true)
-	return t.ask(&look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)})
+	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
+	if req.UsesDay > 0 {
+		r.uses = &l.req
+	}
+	return t.ask(l)
 }
 
 // ask asks the hubs of a question, which is answered then, or as far as it can be now.
@@ -41,7 +46,7 @@ func (t *Treasury) told(l *look) {
 		return
 	}
 	delete(t.polls, l.poll.id)
-	reply := bus.FundsReply{}
+	reply, room := bus.FundsReply{}, mostUses
 	for i := range l.poll.hubs {
 		g := &l.poll.hubs[i]
 		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain,
@@ -51,6 +56,13 @@ func (t *Treasury) told(l *look) {
 		}
 		if m := g.reply; m != nil {
 			h.Avail, h.Held, h.Reserved, h.AtMS = m.Avail, m.Held, m.Reserved, max(0, g.at.UnixMilli())
+			h.Uses, h.Since = m.Uses, m.Since
+			for i := range h.Uses {
+				room -= h.Uses[i].Size()
+			}
+			if l.req.UsesDay > 0 && (room < 0 || t.book.Closed(g.hub)) { // a hub that has ended tells nobody
+				h.Uses, h.Since = nil, t.now.Unix()/86400+1
+			}
 		}
 		reply.Hubs = append(reply.Hubs, h)
 	}
@@ -59,5 +71,7 @@ func (t *Treasury) told(l *look) {
 	t.answer(l.to, &l.req, reply)
 }
 
-// maxTold bounds the hubs of one answer.
-const maxTold = 1024
+const (
+	maxTold  = 1024             // hubs of one answer
+	mostUses = 6 * tip.MostUses // bytes of what tasks came to at them, about
+)

@@ -59,8 +59,9 @@ type word struct {
 type poll struct {
 	id, client string
 	look       bool
-	exact      bool        // what hubs returned must have come, too
-	share      *bus.Recall // for a distribution: what it says beside who is asked
+	uses       *bus.FundsRequest // nil, or what it asks of what tasks came to
+	exact      bool              // what hubs returned must have come, too
+	share      *bus.Recall       // for a distribution: what it says beside who is asked
 	hubs       []target
 	said       time.Time // last
 }
@@ -153,6 +154,9 @@ func (t *Treasury) say(r *poll) {
 		g := &r.hubs[i]
 		if domain := t.heard[g.hub].domain; domain != "" && !t.done(r, g) {
 			ask := bus.Recall{ID: r.id, Hub: g.hub, Client: r.client, Granted: g.granted, Look: r.look}
+			if r.uses != nil {
+				ask.UsesDay, ask.UsesKey = r.uses.UsesDay, r.uses.UsesKey
+			}
 			if r.share != nil {
 				ask.Number, ask.Amount, ask.Payee = r.share.Number, r.share.Amount, r.share.Payee
 			}
