@@ -112,6 +112,8 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		}
 		if link == nil {
 			tellBill(c.ErrOrStderr(), k, nil)
+			fmt.Fprintf(c.ErrOrStderr(), "tasks of a client without money are refused: souk balance %s says what it "+
+				"has, souk fund %s AMOUNT pays in\n", k.Client, k.Client)
 			return
 		}
 		defer link.Close()

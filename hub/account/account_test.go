@@ -190,10 +190,9 @@ func TestStatesOfATasksMoney(t *testing.T) {
 		"the treasury knows no such client": {func(h *hub) { h.refuse(bus.CodeUnknownClient, 0, 0) },
 			"t unknown_client 0s: the treasury knows no client ann: make a deposit first"},
 		"there is too little": {func(h *hub) { h.refuse(bus.CodeInsufficientFunds, 9, 0) },
-			"t insufficient_funds 0s: the task may cost 0.00000005 credits, and at least 0.00000001 credits must be " +
-				"free for it; client ann has 0 credits to spend at this hub, and 0 credits are held for its other " +
-				"tasks here; 0.000000009 credits are left with the treasury: deposit more, or, where that is the " +
-				"budget of a key, wait until it is filled up"},
+			"t insufficient_funds 0s: client ann lacks 0.000000001 credits for this task: deposit more (souk fund ann " +
+				"AMOUNT), or, where that is the budget of a key, wait until it is filled up; its balance says what it " +
+				"has where"},
 		"there is enough for an answer that is not cut": {func(h *hub) {
 			h.refuse(bus.CodeInsufficientFunds, 40, 0)
 			h.grant(40)

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -285,20 +284,17 @@ func (r *Room) broke(t *task, p *client, m *bus.FundsReply) {
 		r.tasks.Refused(p.name, t.id, m.Code, 0, "the treasury knows no client "+p.name+": make a deposit first")
 		return
 	}
-	// its message names the hubs that keep what they have of it
-	elsewhere := cmp.Or(m.Message, money(m.Prepaid)+" are left with the treasury")
-	available, held := max(0, r.available(p.name)), r.turn.Book.Held(p.name)+p.reserved
-	code, retry, advice := m.Code, time.Duration(0), ""
 	all, least := r.all(p, m), t.need.Least
 	if t.need.Worst <= all {
 		least = t.need.Worst
 	}
-	if min(t.need.Wanted, least) <= all && held > 0 {
-		code, retry, advice = bus.CodeAllotmentPending, time.Second, "come again when these have ended, "
+	code, retry, why := m.Code, time.Duration(0), fmt.Sprintf("client %s lacks %s for this task: ", p.name,
+		money(max(1, least-all)))
+	if held := r.turn.Book.Held(p.name) + p.reserved; min(t.need.Wanted, least) <= all && held > 0 {
+		code, retry = bus.CodeAllotmentPending, time.Second
+		why = fmt.Sprintf("client %s has less than the %s free that this task needs, while others of its tasks "+
+			"run: come again when these have ended, ", p.name, money(least))
 	}
-	r.tasks.Refused(p.name, t.id, code, retry, fmt.Sprintf(
-		"the task may cost %s, and at least %s must be free for it; client %s has %s to spend at this hub, "+
-			"and %s are held for its other tasks here; %s: %sdeposit more, or, where that is the budget of "+
-			"a key, wait until it is filled up",
-		money(t.need.Wanted), money(least), p.name, money(available), money(held), elsewhere, advice))
+	r.tasks.Refused(p.name, t.id, code, retry, why+"deposit more (souk fund "+p.name+" AMOUNT), or, where "+
+		"that is the budget of a key, wait until it is filled up; its balance says what it has where")
 }
