@@ -66,7 +66,8 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 // full reports whether a hub that was not tried could serve the task, and has no room.
 func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
 	return slices.ContainsFunc(t.hubs, func(h Hub) bool {
-		return h.blocked(c, w, now) == bus.CodeNoRoom && !slices.Contains(tried, h.Entry.Domain)
+		return h.blocked(c, w, now) == bus.CodeNoRoom && h.Status.Agents > 0 &&
+			!slices.Contains(tried, h.Entry.Domain)
 	})
 }
 
@@ -241,14 +242,18 @@ func termsOf(c *Config, w *Want, worth market.Credits) market.Terms {
 
 // why explains why no hub can take a task, by the reason of the hub that came closest.
 func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
-	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3,
-		bus.CodeNoRoom: 4, "": 4}
-	code := bus.CodeNoHub
+	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 4,
+		bus.CodeNoRoom: 5, "": 5}
+	code, most := bus.CodeNoHub, 0
 	var closed *bus.Status // of hubs that could serve it but for what they say, the one that may soonest
 	full := false          // another has no room, or was tried and refused
 	for i := range t.hubs {
 		h := &t.hubs[i]
 		b := h.blocked(c, w, now)
+		near := closest[b]
+		if b == bus.CodeNoRoom && h.Status.Agents == 0 { // nobody there could read more
+			near = 3
+		}
 		switch {
 		case b == "":
 			b, full = bus.CodeNoRoom, true
@@ -257,8 +262,8 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 		case b == bus.CodeNoRoom && (closed == nil || h.Status.ClosedMS < closed.ClosedMS):
 			closed = h.Status
 		}
-		if closest[b] > closest[code] {
-			code = b
+		if near > most {
+			code, most = b, near
 		}
 	}
 	var served []string

@@ -210,6 +210,14 @@ func TestChoose(t *testing.T) {
 			a: serves x; waiting 40; model m price 100 ttft 300 free 0
 			b: serves x; model m price 100 ttft 600`,
 			want: Want{Label: "x", Confident: true, PromptTokens: 1000}, go_: "b"},
+		{name: "a prompt longer than each context, and a hub without agents", hubs: `
+			a: general; agents 0
+			b: serves x; model m context 4096`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 9000}, code: "prompt_too_long"},
+		{name: "that is full, whose context would do", hubs: `
+			a: general; free 0; room 0; model m context 16384
+			b: serves x; model m context 4096`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 9000}, code: "no_room"},
 		{name: "all equal: the emptier, then the first by name", hubs: `
 			a: serves x; free 1; model m
 			b: serves x; free 3; model m
@@ -244,6 +252,19 @@ func TestWhenAClosedHubMayBeAskedAgain(t *testing.T) {
 		}
 		if r := Refusal(no, "ann", "", nil); r.RetryMS != want {
 			t.Errorf("%q: again in %d ms, want %d", hubs, r.RetryMS, want)
+		}
+	}
+}
+
+// A hub's planned restart is outlived by clients that come twice more, when they are told to: it takes a
+// second until another leads, and as long until that has its agents.
+func TestARestartIsOutlived(t *testing.T) {
+	config := Default()
+	for hubs, code := range map[string]bus.Code{"a: serves x; silent 1h": bus.CodeNoHub,
+		"a: serves x; agents 0": bus.CodeNoRoom, "a: serves x; closed 0; model m": bus.CodeUnavailable} {
+		_, no := tableOf(t, hubs).Choose(&config, &Want{Label: "x", Confident: true}, noon, nil)
+		if no == nil || no.Code != code || 2*Refusal(no, "ann", "", nil).RetryMS < 2000 {
+			t.Errorf("%q: %v, again in %d ms", hubs, no, Refusal(no, "ann", "", nil).RetryMS)
 		}
 	}
 }

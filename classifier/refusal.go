@@ -7,8 +7,9 @@ import (
 	"souk/bus"
 )
 
-// retryMS is some statuses of a hub: what is true now may not be then.
-const retryMS = 250
+// retryMS is as long as another hub takes to lead, or one that has just come to have its agents: stock
+// clients ask twice more.
+const retryMS = 1000
 
 // startMS is some of the time that an engine takes to start: clients ask again two or three times.
 const startMS = 5_000

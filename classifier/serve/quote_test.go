@@ -141,7 +141,7 @@ func TestADoorAsksFourHubsFor100ms(t *testing.T) {
 			code, _ := got[i]["code"].(string)
 			message, _ := got[i]["message"].(string)
 			if got[i]["hub"] != fmt.Sprint("h", i) || (code == "unavailable") != (want != "") ||
-				!strings.Contains(message, want) || want != "" && got[i]["retry_ms"] != 250.0 {
+				!strings.Contains(message, want) || want != "" && got[i]["retry_ms"] != 1000.0 {
 				t.Errorf("hub %d: %v, want %q", i, got[i], want)
 			}
 		}
