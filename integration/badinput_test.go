@@ -55,7 +55,7 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 		{"above 512 KB", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("a", 513<<10) +
 			`"}]}`, bus.CodeTooLarge, "524288"},
 		{"two answers", "dev", `{` + hello + `,"n":2}`, bus.CodeUnsupportedField, "n"},
-		{"embeddings", "dev", `{"model":"auto","input":"Hello"}`, bus.CodeUnsupportedField, "input"},
+		{"embeddings", "dev", `{"model":"auto","input":"Hello"}`, bus.CodeUnknownModel, "/v1/embeddings"},
 		{"unknown model", "dev", `{"model":"gpt-17",` + hello + `}`, bus.CodeUnknownModel, "gpt-17"},
 		{"negative worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":-1}}}`, bus.CodeBadTerms, "worth"},
 		{"absurd worth", "dev", `{` + hello + `,"souk":{"terms":{"worth":1e30}}}`, bus.CodeBadTerms, "1e30"},

@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 			invalid, ""},
 		{"POST", chats, chat(``), poor, 402, "insufficient_quota", "insufficient_quota", ""},
 		{"POST", chats, chat(``), nobody, 403, "unknown_client", "permission_error", ""},
-		{"POST", "/v1/embeddings", `{"input":"x"}`, h.key, 404, "unsupported_endpoint",
+		{"POST", "/v1/audio/speech", `{"input":"x"}`, h.key, 404, "unsupported_endpoint",
 			"not_found_error", ""},
 		{"GET", chats, ``, h.key, 404, "unsupported_endpoint", "not_found_error", ""},
 		{"GET", "/", ``, "", 404, "unsupported_endpoint", "not_found_error", ""},
