@@ -30,7 +30,8 @@ func TestAnAgentOfAPoolingEngine(t *testing.T) {
 		switch reply, start := a.Dispatch("math", d); {
 		case x.refused == "" && !start:
 			t.Errorf("%q of an agent that pools %q: %+v", x.kind, x.pools, reply)
-		case x.refused != "" && (reply.Code != bus.CodeUnknownModel || !strings.Contains(reply.Message, x.refused)):
+		case x.refused != "" && (reply.Code != bus.CodeUnknownModel ||
+			!strings.Contains(reply.Message, x.refused)):
 			t.Errorf("%q of an agent that pools %q: %+v", x.kind, x.pools, reply)
 		}
 		if err := a.Returned(Info{Models: []string{"tiny"}, Pools: "rerank"}); err == nil ||
@@ -52,8 +53,8 @@ func TestWhatAPoolingTaskCosts(t *testing.T) {
 		r := pooling(true)
 		c, err := r.Take(Chunk{Text: "{}", Prompt: said, Events: 1, Finish: true})
 		e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: said}}, err)
-		if err != nil || c == nil || e.Completion.Outcome != bus.OutcomeDone || e.Completion.Usage.Prompt != want ||
-			e.Completion.Cost != market.Credits(1000*want) || e.Completion.Unmetered != (said > want) {
+		if err != nil || c == nil || e.Completion.Outcome != bus.OutcomeDone ||
+			e.Completion.Usage.Prompt != want || e.Completion.Cost != market.Credits(1000*want) || e.Completion.Unmetered != (said > want) {
 			t.Errorf("%d tokens: %v, %+v", said, err, e.Completion)
 		}
 	}
