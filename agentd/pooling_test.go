@@ -8,20 +8,22 @@ import (
 	"souk/market"
 )
 
-// An agent whose engine pools sells that alone: its output costs nothing, and a hub that sends it a chat hears
-// what it serves; an agent of any other engine takes no pooling task.
+// An agent whose engine pools sells that alone: its output costs nothing, and a hub that sends it a chat is
+// told what it serves; an agent of any other engine takes no pooling task.
 func TestAnAgentOfAPoolingEngine(t *testing.T) {
 	card := market.Price{Miss: 1000, Hit: 100, Out: 4000}
 	for _, x := range []struct{ pools, kind, refused string }{
 		{"embedding", bus.KindEmbedding, ""}, {"embedding", bus.KindRerank, "/v1/embeddings"},
 		{"embedding rerank", bus.KindRerank, ""}, {"embedding", bus.KindChat, "/v1/embeddings"},
-		{"embedding", "", "/v1/embeddings"}, {"", bus.KindChat, ""}, {"", bus.KindEmbedding, "/v1/chat/completions"},
+		{"embedding", "", "/v1/embeddings"}, {"", bus.KindChat, ""},
+		{"", bus.KindEmbedding, "/v1/chat/completions"},
 	} {
 		cfg := oneAgent("a1", 1)
 		cfg.Price = card
 		a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}, Pools: x.pools}, 7, [32]byte{1})
 		r := a.Registration("node")
-		if free := r.Price.Out == 0; free != (x.pools != "") || r.Price.Miss != card.Miss || r.Pools != x.pools {
+		free := r.Price.Out == 0
+		if free != (x.pools != "") || r.Price.Miss != card.Miss || r.Pools != x.pools {
 			t.Errorf("%q: registered as %+v", x.pools, r)
 		}
 		a.Claimed(&bus.Claim{Agent: "a1", Domain: "math", Epoch: 5, Fence: 1})
@@ -54,7 +56,8 @@ func TestWhatAPoolingTaskCosts(t *testing.T) {
 		c, err := r.Take(Chunk{Text: "{}", Prompt: said, Events: 1, Finish: true})
 		e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: said}}, err)
 		if err != nil || c == nil || e.Completion.Outcome != bus.OutcomeDone ||
-			e.Completion.Usage.Prompt != want || e.Completion.Cost != market.Credits(1000*want) || e.Completion.Unmetered != (said > want) {
+			e.Completion.Usage.Prompt != want || e.Completion.Cost != market.Credits(1000*want) ||
+			e.Completion.Unmetered != (said > want) {
 			t.Errorf("%d tokens: %v, %+v", said, err, e.Completion)
 		}
 	}
