@@ -50,6 +50,7 @@ type body struct {
 	system, user []byte // parts of buf
 	blank        bool
 	ends         []int // where the messages end in buf
+	media        int   // parts that are no text
 	boundary     int   // where the tools and the system messages before all else end
 }
 

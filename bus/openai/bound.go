@@ -126,12 +126,11 @@ func (b *body) parts(v Span) (n, escaped int) {
 		if text == (Span{}) { // it stands as it was written
 			escaped += escapes(b.Text(part))
 		}
-		switch kind {
-		case "text", "input_text", "output_text":
-		case "refusal", "thinking":
-			b.loose = max(b.loose, bus.LooseCounted)
-		default:
+		switch {
+		case isMedia(kind):
 			b.loose = bus.LooseMedia
+		case kind == "refusal", kind == "thinking":
+			b.loose = max(b.loose, bus.LooseCounted)
 		}
 		return ok
 	})

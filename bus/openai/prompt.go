@@ -42,7 +42,7 @@ const (
 // empty array.
 func (b *body) canonical() {
 	b.blank = true
-	b.ends, b.boundary = b.ends[:0], 0
+	b.ends, b.boundary, b.media = b.ends[:0], 0, 0
 	if !b.has("messages") {
 		b.canonicalPrompt()
 		return
@@ -181,15 +181,54 @@ func (b *body) content(v Span) {
 
 // part appends one part of a message's content.
 func (b *body) part(v Span) {
-	if text, _ := b.textOf(v); text != (Span{}) {
+	text, kind := b.textOf(v)
+	if text != (Span{}) {
 		from := len(b.buf)
 		b.write(text, "")
 		b.see(b.buf[from:])
 		return
 	}
 	b.buf = append(b.buf, escape)
-	b.buf = appendCompact(b.buf, b.Text(v))
+	if isMedia(kind) {
+		b.media++
+		b.buf = appendMedia(b.buf, b.Text(v))
+	} else {
+		b.buf = appendCompact(b.buf, b.Text(v))
+	}
 	b.blank = false
+}
+
+// isMedia reports whether parts of a kind are pictures, sound or the like, whose bytes are no text.
+func isMedia(kind string) bool {
+	switch kind {
+	case "text", "input_text", "output_text", "refusal", "thinking":
+		return false
+	}
+	return true
+}
+
+// longMedia is the length of a string of a part from which on it is data: of it stands the hash in canonical
+// text, behind a byte that JSON cannot hold, so that nobody can write it himself.
+const longMedia = 1 << 10
+
+func appendMedia(dst, part []byte) []byte {
+	for {
+		at, n := 0, 0
+		for ; at < len(part); at++ {
+			if part[at] == '"' {
+				if n = stringLen(part[at:]); n >= longMedia {
+					break
+				}
+				at += n - 1
+			}
+		}
+		if dst = appendCompact(dst, part[:at]); at == len(part) {
+			return dst
+		}
+		sum := sha256.Sum256(part[at : at+n])
+		dst = hex.AppendEncode(append(dst, '"', escape), sum[:])
+		dst, part = append(dst, '"'), part[at+n:]
+	}
 }
 
 // textOf is the text of a part that is nothing else, and the part's type, "" where it is none.
@@ -289,11 +328,15 @@ func (b *body) apart(h hash.Hash, key []byte) {
 	}
 }
 
+// MediaTokens is what a picture, or sound, is estimated to come to in tokens, however many bytes it has: what
+// most models of today make of a photo or a screenshot. Agents learn how far a prompt's estimate is off.
+const MediaTokens = 1500
+
 // tokens estimates the prompt's length: English text has about four bytes a token, other scripts about
 // two and a half, and a chat template adds four tokens a message.
 func (b *body) tokens() int {
 	other := wide(b.buf)
-	return (len(b.buf)-other+3)/4 + other*2/5 + 4*len(b.ends)
+	return min((len(b.buf)-other+3)/4+other*2/5+4*len(b.ends)+MediaTokens*b.media, bus.MaxTokens)
 }
 
 // session is the keyed hash of the system prompt and the first user message: the same for every turn.
