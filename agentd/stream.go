@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // Stream is one answer on its way to its reader: its run, and the messages sent and kept. One caller at a
@@ -43,6 +44,17 @@ type Stream struct {
 	bytes  int       // counted by Streams, once it has ended
 	until  time.Time // it is kept so long
 	resend resend
+}
+
+// Load gives the answer its task's body, which came in pieces.
+func (s *Stream) Load(body []byte) {
+	r := s.run
+	if r.d.Task.Body = body; r.d.Task.Resume == nil {
+		r.form = openai.FormOf(r.d.Task.Kind, body)
+	}
+	if r.watch != nil {
+		r.watch.lag = lagOf(body)
+	}
 }
 
 type streamState uint8

@@ -18,7 +18,8 @@ func full() []Message {
 	gauge := func(n int64) *int64 { return &n }
 	share := 0.5
 	task := Task{
-		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
+		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`),
+		Large: &Large{Bytes: MaxBody + 1, SHA256: bytes.Repeat([]byte{9}, 32)}, Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
 		DeadlineMS: 1_800_000_000_000, Session: "s", SessionEnd: true, Turn: 3, Role: "critic",
 		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true, Salt: "salt",
@@ -77,6 +78,8 @@ func full() []Message {
 		&CompletionAck{Hold: "h", Code: CodeLate},
 		&Cancel{Client: "ada", Task: "t-1"},
 		&StreamControl{Token: "t-1", Resume: number(4)},
+		&BodyAsk{SHA256: bytes.Repeat([]byte{9}, 32), At: MaxBody, Token: "x"},
+		&BodyPiece{At: MaxBody, Data: []byte("y")},
 		&HoldControl{Hold: "j/9/0", Withdraw: true},
 		&HoldControl{Hold: "j/9/0", Late: true},
 		&HoldControl{Holdings: true},

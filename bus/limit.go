@@ -9,10 +9,11 @@ const (
 
 // Limits of a prompt.
 const (
-	// bytes of an OpenAI body: prompts travel inline, and must leave room in a message
+	// bytes of an OpenAI body that travels within a message, and of a piece of a larger one
 	MaxBody      = 512 << 10
-	MaxMessages  = 4096        // of one chat
-	MaxCanonical = 2 * MaxBody // bytes of canonical text: its framing adds a few for each message
+	MaxLarge     = 32 << 20 // bytes of a body that travels in pieces: see [Large]
+	MaxMessages  = 4096     // of one chat
+	MaxCanonical = 4 << 20  // bytes of canonical text, in which pictures are short: a million tokens
 	MaxPrefixes  = MaxCanonical/PrefixEvery + MaxMessages
 )
 

@@ -14,11 +14,11 @@ var (
 		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},
 		&CompletionAck{}, &StreamControl{}, &Summary{}, &Holdings{}, &HubQuote{}, &Quote{}, &Call{}, &Ask{},
 		&Cancel{}, &HoldControl{}, &Feedback{}, &Status{}, &FundsRequest{}, &FundsReply{}, &Recall{},
-		&RecallReply{}, &SessionEnd{}, &SessionEnded{},
+		&RecallReply{}, &SessionEnd{}, &SessionEnded{}, &BodyAsk{}, &BodyPiece{},
 	}
 	entries = []any{
 		&Registration{}, &Claim{}, &HubEntry{}, &TreasuryEntry{}, &MarketConfig{}, &APIKey{}, &PrefixKeys{},
 		&CacheGroup{}, &VouchKeys{},
 	}
-	parts = []any{&Prompt{}, &Resume{}}
+	parts = []any{&Prompt{}, &Resume{}, &Large{}}
 )

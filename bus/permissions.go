@@ -63,19 +63,19 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 	switch role {
 	case RoleClient:
 		say("{task,quote,cancel,end}."+me, "hub.*.{cancel,feedback}."+me, "agent.*.stream."+me,
-			"ledger.balance."+me)
+			"piece.*.*."+me, "ledger.balance."+me)
 		for _, verb := range []string{"PING", "INFO", "STATS"} { // what `nats micro` asks
 			p.Publish = append(p.Publish, "$SRV."+verb, "$SRV."+verb+"."+ServiceName,
 				"$SRV."+verb+"."+ServiceName+".*")
 		}
-		hear("reply."+me+".>", "status.*")
+		hear("{reply,body}."+me+".>", "status.*")
 	case RoleGateway:
 		say("{task,quote,cancel,end}.*."+me, "hub.*.feedback.*."+me, "agent.*.stream."+me,
-			"ledger.balance.*."+me)
-		hear("reply."+me+".>", "status.*")
+			"piece.*.*."+me, "ledger.balance.*."+me)
+		hear("{reply,body}."+me+".>", "status.*")
 	case RoleDoor:
-		say("hub.*.{task,quote,cancel,end}."+me, "agent.*.stream."+me)
-		hear("task.>", "quote.>", "cancel.>", "end.>", "reply."+me+".>", "status.*")
+		say("hub.*.{task,quote,cancel,end}."+me, "agent.*.stream."+me, "body.*."+me)
+		hear("task.>", "quote.>", "cancel.>", "end.>", "{reply,piece}."+me+".>", "status.*")
 		p.Subscribe = append(p.Subscribe, "$SRV.>")
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleHub:
@@ -85,8 +85,9 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleAgentd:
 		for _, a := range ids.Agents {
-			say("hub.*.{summary,completion,holdings,ask}."+a, "hub.*.taken.*."+a, "reply.*.*."+a)
-			hear("agent." + a + ".>")
+			say("hub.*.{summary,completion,holdings,ask}."+a, "hub.*.taken.*."+a, "reply.*.*."+a,
+				"body.*."+a)
+			hear("{agent,piece}." + a + ".>")
 			if a != me {
 				p.Subscribe = append(p.Subscribe, "_INBOX."+a+".>")
 			}

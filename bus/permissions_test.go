@@ -15,19 +15,19 @@ func TestPermissionsOf(t *testing.T) {
 	}{
 		{RoleClient, IDs{Name: "C"},
 			`souk.v1.task.C souk.v1.quote.C souk.v1.cancel.C souk.v1.end.C souk.v1.hub.*.cancel.C
-			souk.v1.hub.*.feedback.C souk.v1.agent.*.stream.C souk.v1.ledger.balance.C
+			souk.v1.hub.*.feedback.C souk.v1.agent.*.stream.C souk.v1.piece.*.*.C souk.v1.ledger.balance.C
 			$SRV.PING $SRV.PING.souk $SRV.PING.souk.* $SRV.INFO $SRV.INFO.souk $SRV.INFO.souk.*
 			$SRV.STATS $SRV.STATS.souk $SRV.STATS.souk.*`,
-			`souk.v1.reply.C.> souk.v1.status.* _INBOX.C.>`},
+			`souk.v1.reply.C.> souk.v1.body.C.> souk.v1.status.* _INBOX.C.>`},
 		{RoleGateway, IDs{Name: "G"},
 			`souk.v1.task.*.G souk.v1.quote.*.G souk.v1.cancel.*.G souk.v1.end.*.G souk.v1.hub.*.feedback.*.G
-			souk.v1.agent.*.stream.G souk.v1.ledger.balance.*.G`,
-			`souk.v1.reply.G.> souk.v1.status.* _INBOX.G.>`},
+			souk.v1.agent.*.stream.G souk.v1.piece.*.*.G souk.v1.ledger.balance.*.G`,
+			`souk.v1.reply.G.> souk.v1.body.G.> souk.v1.status.* _INBOX.G.>`},
 		{RoleDoor, IDs{Name: "D"},
 			`souk.v1.hub.*.task.D souk.v1.hub.*.quote.D souk.v1.hub.*.cancel.D souk.v1.hub.*.end.D
-			souk.v1.agent.*.stream.D _INBOX.*.>`,
-			`souk.v1.task.> souk.v1.quote.> souk.v1.cancel.> souk.v1.end.> souk.v1.reply.D.> souk.v1.status.*
-			$SRV.> _INBOX.D.>`},
+			souk.v1.agent.*.stream.D souk.v1.body.*.D _INBOX.*.>`,
+			`souk.v1.task.> souk.v1.quote.> souk.v1.cancel.> souk.v1.end.> souk.v1.reply.D.> souk.v1.piece.D.>
+			souk.v1.status.* $SRV.> _INBOX.D.>`},
 		{RoleHub, IDs{Name: "J", Domain: "X"},
 			`souk.v1.agent.*.dispatch.X souk.v1.agent.*.call.X souk.v1.agent.*.control.X souk.v1.reply.*.*.X
 			souk.v1.status.X souk.v1.feed.X souk.v1.ledger.allot.J souk.v1.ledger.return.J
@@ -35,10 +35,10 @@ func TestPermissionsOf(t *testing.T) {
 			`souk.v1.hub.X.> _INBOX.J.>`},
 		{RoleAgentd, IDs{Name: "N", Agents: []string{"A", "B"}},
 			`souk.v1.hub.*.summary.A souk.v1.hub.*.completion.A souk.v1.hub.*.holdings.A souk.v1.hub.*.ask.A
-			souk.v1.hub.*.taken.*.A souk.v1.reply.*.*.A
+			souk.v1.hub.*.taken.*.A souk.v1.reply.*.*.A souk.v1.body.*.A
 			souk.v1.hub.*.summary.B souk.v1.hub.*.completion.B souk.v1.hub.*.holdings.B souk.v1.hub.*.ask.B
-			souk.v1.hub.*.taken.*.B souk.v1.reply.*.*.B`,
-			`souk.v1.agent.A.> _INBOX.A.> souk.v1.agent.B.> _INBOX.B.> _INBOX.N.>`},
+			souk.v1.hub.*.taken.*.B souk.v1.reply.*.*.B souk.v1.body.*.B`,
+			`souk.v1.agent.A.> souk.v1.piece.A.> _INBOX.A.> souk.v1.agent.B.> souk.v1.piece.B.> _INBOX.B.> _INBOX.N.>`},
 		{RoleTreasury, IDs{Name: "T"}, `souk.v1.hub.*.recall.T _INBOX.*.>`, `souk.v1.ledger.> _INBOX.T.>`},
 		{RoleOperator, IDs{Name: "O"},
 			`souk.v1.ledger.deposit.O souk.v1.ledger.payout.O souk.v1.ledger.move.O souk.v1.ledger.budget.O

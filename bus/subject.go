@@ -132,6 +132,13 @@ func ControlSubject(agent, domain string) string {
 func StreamSubject(agent, reader string) string {
 	return Root + "agent." + agent + ".stream." + reader
 }
+
+// BodySubject is the subject on which the sender of a task hears a door or an agent ask for its body, and
+// PieceSubject that of the answers to what was asked under a token.
+func BodySubject(sender, asker string) string { return Root + "body." + sender + "." + asker }
+func PieceSubject(asker, token, sender string) string {
+	return Root + "piece." + asker + "." + token + "." + sender
+}
 func AskSubject(domain, agent string) string { return Root + "hub." + domain + ".ask." + agent }
 func StatusSubject(domain string) string     { return Root + "status." + domain }
 

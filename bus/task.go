@@ -29,8 +29,9 @@ type Task struct {
 	ID string `json:"task,omitempty" msgpack:"task,omitempty" want:"id?"`
 	// one of the kinds above; from the body when empty
 	Kind string `json:"kind,omitempty" msgpack:"kind,omitempty" want:"kind"`
-	// the OpenAI body as given, at most 512 KB
-	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
+	// the OpenAI body as given, at most MaxBody, or what a larger one is
+	Body  json.RawMessage `json:"-" msgpack:"body,omitempty"`
+	Large *Large          `json:"-" msgpack:"large,omitempty"`
 	// chunks on the reply subject, else one whole Result
 	Stream bool `json:"-" msgpack:"stream,omitempty"`
 	// its reader wants the whole answer at once: what follows the first chunk need not come at once
@@ -109,6 +110,9 @@ func (t *Task) Content() (d [16]byte) {
 	}
 	num(uint64(len(t.Body)))
 	h.Write(t.Body)
+	if t.Large != nil {
+		h.Write(t.Large.SHA256)
+	}
 	str(t.Kind)
 	str(t.Model)
 	str(t.Session)

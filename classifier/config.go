@@ -66,7 +66,7 @@ func Default() Config {
 
 		// what the servers carry; a body has its own limit, bus.MaxBody
 		MaxPayload:            bus.MaxMessage,
-		MaxPromptTokens:       128 << 10, // the longest context that models of today serve
+		MaxPromptTokens:       1 << 20,   // the longest context that models of today serve
 		MaxOpen:               4096,      // tasks wait at their hubs, not here: some hundred are usual
 		MaxOpenPerClient:      1024,      // a quarter of the door for one client
 		MaxOpenBytes:          128 << 20, // each is held about twice, as read and as sent

@@ -16,6 +16,7 @@ type Desk struct {
 	closing  bool
 	tasks    hall
 	quotes   hall
+	bodies   hall // that came in pieces, while they are read
 	ends     ends
 	sessions *places
 	ids      *places
@@ -32,6 +33,9 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 		c: c, seed: seed, quotes: hall{all: quotesMost, each: quotesEach, clients: map[string]load{}},
 		tasks: hall{all: load{c.MaxOpen, c.MaxOpenBytes},
 			each: load{c.MaxOpenPerClient, c.MaxOpenBytesPerClient}, clients: map[string]load{}},
+		// each is a subscription while it comes
+		bodies: hall{all: load{64, c.MaxOpenBytes}, clients: map[string]load{},
+			each: load{64, max(c.MaxOpenBytesPerClient, bus.MaxLarge)}},
 		ends:     ends{clients: map[string]int{}},
 		sessions: bounded.New[string, uint64, string](c.MaxSessions, 0),
 		ids:      bounded.New[string, uint64, string](c.MaxSessions, 0), stats: newStats(),
@@ -46,6 +50,13 @@ func (d *Desk) Enter(client string, size int) *bus.Error {
 	}
 	return d.tasks.enter("tasks", client, max(1, size))
 }
+
+// EnterBody makes room for a body that comes in pieces, or returns why there is none; LeaveBody gives it
+// back.
+func (d *Desk) EnterBody(client string, size int) *bus.Error {
+	return d.bodies.enter("large bodies", client, size)
+}
+func (d *Desk) LeaveBody(client string, size int) { d.bodies.leave(client, size) }
 
 // judge refuses a request by its client and size alone.
 func (d *Desk) judge(client string, size int) *bus.Error {

@@ -91,10 +91,13 @@ func (c *Config) Most(t *bus.Task) market.Credits {
 	if output <= 0 {
 		output = c.AnswerTokens
 	}
-	tokens := market.Usage{Prompt: t.Prompt.Tokens, Output: min(output, c.MaxPromptTokens)}
+	tokens := market.Usage{Prompt: t.Prompt.Tokens, Output: min(output, longestAnswer)}
 	tokens.Prompt = max(tokens.Prompt, leastTokens-tokens.Output)
 	return max(1, min(market.Price{Miss: c.Worth, Out: c.Worth}.Cost(tokens), market.MaxWorth))
 }
+
+// longestAnswer is the most tokens of an answer that count: more no model writes.
+const longestAnswer = 128 << 10
 
 // leastTokens is the least number of tokens that a task counts as, as at a hub.
 const leastTokens = 512

@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // onCall tells the hub that has claimed the agent its ask, sealed at first.
@@ -112,10 +113,17 @@ func (a *agent) start(s *agentd.Stream) {
 	a.crew.Go(func() {
 		defer a.runs.Done()
 		defer done()
-		answer, err := a.engine.Complete(ctx, request, func(c agentd.Chunk) error {
-			a.awaitReader(ctx, s)
-			return a.relay(s, c)
-		})
+		answer, err := agentd.Answer{Unmetered: true}, error(nil)
+		if l := d.Task.Large; l != nil {
+			defer a.bodies.Add(-int64(l.Bytes))
+			err = a.fetch(ctx, s, &request)
+		}
+		if err == nil {
+			answer, err = a.engine.Complete(ctx, request, func(c agentd.Chunk) error {
+				a.awaitReader(ctx, s)
+				return a.relay(s, c)
+			})
+		}
 		a.finish(s, outages, answer, err)
 		cancel(nil)
 	})
@@ -151,6 +159,39 @@ func (a *agent) awaitReader(ctx context.Context, s *agentd.Stream) {
 		a.mu.Unlock()
 		return
 	}
+}
+
+// maxBodies bounds the bytes of bodies that came in pieces, of all agents of the node.
+const maxBodies = 512 << 20
+
+// fetch has the body of an answer's task from who sent that, and counts it.
+func (a *agent) fetch(ctx context.Context, s *agentd.Stream, to *agentd.Request) error {
+	d := s.Dispatch()
+	if l := d.Task.Large; a.bodies.Add(int64(l.Bytes)) > maxBodies {
+		return &agentd.EngineError{Code: bus.CodeNoSlot, Message: "the node has too many large bodies in hand"}
+	}
+	select {
+	case a.fetching <- struct{}{}:
+		defer func() { <-a.fetching }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	sender, _, _ := bus.ReaderOf(d.Task.Reply)
+	body, err := follow.Body(ctx, a.deps.Bus, a.cfg.ID, sender, d.Task.Large, &a.pace)
+	switch {
+	case err == nil:
+	case errors.Is(err, follow.ErrBody):
+		return &agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}
+	case ctx.Err() != nil:
+		return err
+	default:
+		return &agentd.EngineError{Code: bus.CodeNoSlot, Message: "the body did not come", Err: err}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.Load(body)
+	to.Body = body
+	return nil
 }
 
 // relay passes on what one read of the engine's socket yielded.

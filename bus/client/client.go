@@ -26,6 +26,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bounded"
+	"souk/bus/follow"
 	"souk/bus/reader"
 	"souk/market"
 )
@@ -45,6 +46,9 @@ type Reader struct {
 
 	mu      sync.Mutex
 	streams map[string]*Stream                    // by token
+	bodies  map[string]*large                     // by hash
+	asked   bus.Subscription                      // to these; nil until there is one
+	pace    follow.Pace                           // of a client's own; a gateway's share has no bound
 	doubts  *bounded.Cache[string, string, doubt] // likewise
 }
 
@@ -68,6 +72,7 @@ func (r *Reader) treasury(epoch int64) (highest int64) {
 
 func newReader(name string, b bus.Bus) *Reader {
 	return &Reader{name: name, bus: b, acks: acks{bus: b}, streams: map[string]*Stream{},
+		bodies: map[string]*large{},
 		doubts: bounded.New[string, string, doubt](maxDoubts, 0)}
 }
 
@@ -81,6 +86,9 @@ func (r *Reader) listen() (err error) {
 // Close ends the subscription. The clients are to be closed before.
 func (r *Reader) Close() error {
 	r.acks.flush()
+	if r.asked != nil {
+		r.asked.Stop()
+	}
 	return r.sub.Stop()
 }
 
@@ -124,6 +132,7 @@ func New(c Config, b bus.Bus) (*Client, error) {
 		return nil, err
 	}
 	cl.alone = true
+	r.pace.Every = follow.PieceEvery
 	return cl, r.listen()
 }
 
@@ -254,9 +263,22 @@ func (cl *Client) begin(t bus.Task, told func(), first func(*Stream)) (*Stream, 
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
+	var body []byte
+	if len(t.Body) > bus.MaxBody {
+		t.Large, body, t.Body = bus.LargeOf(t.Body), t.Body, nil
+		if err := t.Large.Validate(); err != nil {
+			return nil, err
+		}
+	}
 	s, err := cl.open(&t, told)
 	if err != nil {
 		return nil, err
+	}
+	if t.Large != nil {
+		if err := cl.reader.keep(s, t.Large, body); err != nil {
+			cl.forget(s)
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,10 @@ func (cl *Client) askDoor(ctx context.Context, what string, m bus.Msg, said bus.
 // Quote estimates what a task would get if it were submitted now. Nothing is bought, reserved or remembered.
 // Where no hub has a quote the error says why, and the quote lists each hub's reason.
 func (cl *Client) Quote(ctx context.Context, t bus.Task) (q bus.Quote, err error) {
-	t.Client = cl.c.ID
+	if t.Client = cl.c.ID; len(t.Body) > bus.MaxBody {
+		return q, &bus.Error{Code: bus.CodeTooLarge, Message: fmt.Sprintf("body of %d bytes: of at most %d a quote "+
+			"may be asked for", len(t.Body), bus.MaxBody)}
+	}
 	data, err := bus.Encode(&t)
 	if err != nil {
 		return q, err

@@ -21,12 +21,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 	case coding != "" && !strings.EqualFold(coding, "identity"):
 		return nil, refuse(bus.CodeBadRequest, "Content-Encoding %.40q is not taken: send the body as "+
 			"it is", coding)
-	case r.ContentLength > bus.MaxBody:
+	case r.ContentLength > int64(s.c.MaxBody):
 		w.Header().Set("Connection", "close")
-		return nil, refuse(bus.CodeTooLarge, "body of %d bytes, at most %d are taken: send a shorter prompt",
-			r.ContentLength, bus.MaxBody)
+		return nil, refuse(bus.CodeTooLarge, "body of %d bytes, at most %d are taken, pictures and sound included: "+
+			"send a smaller one", r.ContentLength, s.c.MaxBody)
 	}
-	whole, known := bus.MaxBody+1, r.ContentLength >= 0 // a byte more, for the end to show
+	whole, known := s.c.MaxBody+1, r.ContentLength >= 0 // a byte more, for the end to show
 	if known {
 		whole = int(r.ContentLength) + 1
 	}
@@ -36,7 +36,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 		}
 	}
 	var body []byte
-	from := http.MaxBytesReader(w, r.Body, bus.MaxBody)
+	from := http.MaxBytesReader(w, r.Body, int64(s.c.MaxBody))
 	for {
 		if len(body) == cap(body) {
 			size := min(whole, max(firstRead, 2*cap(body)))
@@ -53,7 +53,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 			http.NewResponseController(w).SetReadDeadline(time.Time{})
 			return body, nil
 		case errors.As(err, &large):
-			return nil, refuse(bus.CodeTooLarge, "over %d bytes of body: send a shorter prompt", bus.MaxBody)
+			return nil, refuse(bus.CodeTooLarge, "over %d bytes of body, pictures and sound included: send a smaller one",
+				s.c.MaxBody)
 		case err != nil:
 			w.Header().Set("Connection", "close")
 			return nil, s.noBody(err)

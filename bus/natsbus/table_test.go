@@ -151,7 +151,10 @@ func everyPair(t *testing.T, url string, keys *natsauth.Store) {
 		}
 
 		heard := map[string]*nats.Subscription{}
-		ncs := []*nats.Conn{nc, plain(t, url, w.ids.Name, natsauth.File(path))} // one has few subscriptions
+		ncs := []*nats.Conn{nc} // one has few subscriptions
+		for range 2 {
+			ncs = append(ncs, plain(t, url, w.ids.Name, natsauth.File(path)))
+		}
 		for i, subject := range slices.Concat(all, []string{">", "souk.>", "souk.v1.>", "_INBOX.>",
 			"_INBOX.*.*",
 			"souk.v1.reply.>", "souk.v1.reply.*.x.x", "souk.v1.agent.*.dispatch.*", "souk.v1.*.*"}) {

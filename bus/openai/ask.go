@@ -36,9 +36,9 @@ type Asked struct {
 // and seed, and without souk: where it has none of them, data itself. Tasks whose bodies are alike share one.
 // Tasks have no id where the request has none.
 func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Error) {
-	if len(data) > bus.MaxBody {
+	if len(data) > bus.MaxLarge {
 		return nil, refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", len(data),
-			bus.MaxBody)
+			bus.MaxLarge)
 	}
 	b := bodies.Get().(*body)
 	defer b.release()
@@ -198,7 +198,11 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 		if count > 1 && t.ID != "" {
 			one.ID = fmt.Sprintf("%s-%d", t.ID, i)
 		}
-		if err := one.Validate(); err != nil {
+		judged := one
+		if len(one.Body) > bus.MaxBody { // it travels in pieces
+			judged.Body = nil
+		}
+		if err := judged.Validate(); err != nil {
 			return err
 		}
 		a.Tasks = append(a.Tasks, one)

@@ -328,8 +328,8 @@ func (b *body) apart(h hash.Hash, key []byte) {
 	}
 }
 
-// MediaTokens is what a picture, or sound, is estimated to come to in tokens, however many bytes it has: what
-// most models of today make of a photo or a screenshot. Agents learn how far a prompt's estimate is off.
+// MediaTokens are the tokens that a picture, or sound, is estimated to have, whatever its bytes: what most
+// models of today make of a photo or a screenshot. Agents learn how far a prompt's estimate is off.
 const MediaTokens = 1500
 
 // tokens estimates the prompt's length: English text has about four bytes a token, other scripts about

@@ -31,6 +31,12 @@ type Opening struct{ System, User string }
 // body's cache_salt, of how the conversation begins, so that every turn of it has the same.
 func DecodeRequest(data []byte, header bus.Header, client string, key []byte) (t *bus.Task, o Opening,
 	no *bus.Error) {
+	return DecodeFetching(data, header, client, key, nil)
+}
+
+// DecodeFetching is DecodeRequest, and has a body that stays with its sender fetched.
+func DecodeFetching(data []byte, header bus.Header, client string, key []byte,
+	fetch func(*bus.Task) ([]byte, error)) (t *bus.Task, o Opening, no *bus.Error) {
 	if len(data) > bus.MaxMessage {
 		return nil, o, refusal(bus.CodeTooLarge, "request of %d bytes: at most %d are taken", len(data),
 			bus.MaxMessage)
@@ -41,7 +47,7 @@ func DecodeRequest(data []byte, header bus.Header, client string, key []byte) (t
 	b := bodies.Get().(*body)
 	defer b.release()
 	t = &bus.Task{}
-	if err := b.request(t, data, header); err != nil {
+	if err := b.request(t, data, header, fetch); err != nil {
 		return nil, o, asError(err)
 	}
 	t.Client = client
@@ -60,7 +66,8 @@ func asError(err error) *bus.Error {
 }
 
 // request fills t with what the client said, and reads the body.
-func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
+func (b *body) request(t *bus.Task, data []byte, header bus.Header,
+	fetch func(*bus.Task) ([]byte, error)) (err error) {
 	asJSON := bus.WantsJSON(data, header)
 	if !asJSON {
 		if err := bus.Decode(data, t); err != nil {
@@ -69,6 +76,19 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt, t.Declared = "", "", "", 0, bus.Prompt{}, false
 		t.LastStatus = nil
 		data = t.Body
+		switch {
+		case t.Large == nil:
+		case len(t.Body) > 0 || !t.Stream:
+			return bad("large: a body of more than %d bytes is not sent with its task, and answered by a stream",
+				bus.MaxBody)
+		case fetch == nil:
+			return refusal(bus.CodeTooLarge, "body of %d bytes: at most %d are taken here; send a shorter prompt",
+				t.Large.Bytes, bus.MaxBody)
+		default:
+			if data, err = fetch(t); err != nil {
+				return err
+			}
+		}
 	}
 	if err := b.read(data); err != nil {
 		return err
@@ -337,6 +357,9 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	}
 	b.canonical()
 	switch {
+	case len(b.buf) > bus.MaxCanonical:
+		return refusal(bus.CodePromptTooLong, "text of %d bytes, pictures aside: at most %d are taken", len(b.buf),
+			bus.MaxCanonical)
 	case b.blank && kind == bus.KindCompletion:
 		return refusal(bus.CodeEmptyPrompt, "prompt: it is empty: give it some text")
 	case b.blank:

@@ -64,6 +64,8 @@ func (k *kept) resume(t *bus.Task, agent string, next uint64) (*bus.Resume, erro
 		return nil, errors.New("failover is off")
 	case k.why != nil:
 		return nil, k.why
+	case t.Large != nil && len(k.text)+len(k.thought)+len(k.calls) > 0:
+		return nil, errors.New("its body came in pieces")
 	case k.ends:
 		return nil, errors.New("it is whole; only its account is missing")
 	// the engine's parser made nothing of its tokens yet: the answer begins anew

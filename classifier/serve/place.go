@@ -27,6 +27,7 @@ type request struct {
 	header  bus.Header
 	size    int       // of data
 	entered bool      // it is in hand
+	fetched int       // bytes of its body, while that is read, where it came in pieces
 	since   time.Time // it was sent after that
 	task    *bus.Task
 	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub
@@ -52,7 +53,8 @@ type request struct {
 func (r *request) serve() {
 	s := r.s
 	group := s.groups.of(r.client)
-	task, opening, no := openai.DecodeRequest(r.data, r.header, r.client, group.key)
+	task, opening, no := openai.DecodeFetching(r.data, r.header, r.client, group.key, r.fetch)
+	r.leaveBody()
 	if no != nil {
 		r.refuse(no)
 		return
@@ -119,6 +121,41 @@ func (r *request) serve() {
 		r.answer(r.said)
 	} else {
 		r.answer(bus.Answer{Result: r.whole.collect()})
+	}
+}
+
+// bodyWithin bounds the time for a body that comes in pieces.
+const bodyWithin = 30 * time.Second
+
+// fetch has the body of a task from who sent that.
+func (r *request) fetch(t *bus.Task) ([]byte, error) {
+	s := r.s
+	s.mu.Lock()
+	no := s.desk.EnterBody(r.client, t.Large.Bytes)
+	s.mu.Unlock()
+	if no != nil {
+		return nil, no
+	}
+	r.fetched = t.Large.Bytes
+	ctx, cancel := context.WithTimeout(s.life, bodyWithin)
+	defer cancel()
+	body, err := follow.Body(ctx, s.d.Bus, s.c.ID, r.reader, t.Large, &s.pace)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = &bus.Error{Code: bus.CodeTooLarge, Message: fmt.Sprintf("the body's %d bytes did not come to the door "+
+			"within %v: send a smaller one", t.Large.Bytes, bodyWithin)}
+	case err != nil && !errors.Is(err, follow.ErrBody):
+		err = &bus.Error{Code: bus.CodeUnavailable, Message: "the body did not come to the door: " + err.Error()}
+	}
+	return body, err
+}
+
+func (r *request) leaveBody() {
+	if r.fetched > 0 {
+		r.s.mu.Lock()
+		r.s.desk.LeaveBody(r.client, r.fetched)
+		r.s.mu.Unlock()
+		r.fetched = 0
 	}
 }
 

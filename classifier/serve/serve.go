@@ -47,6 +47,7 @@ type Server struct {
 	waiting map[*request]struct{} // those of them that await a hub's verdict
 	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
 
+	pace     follow.Pace          // of pieces of bodies: it may hear as much as comes
 	since    atomic.Pointer[sign] // whatever is heard now was said after it; see pulse
 	heardNew chan struct{}        // something when a hub was heard for the first time
 

@@ -104,7 +104,7 @@ func (r *Room) accepted(h *Hold) {
 	switch {
 	case t.body > 0: // kept since an earlier agent took it
 	case m.Failover == "off" || r.bodies+len(m.Body) > r.limits.KeepBodies:
-		m.Body = nil
+		m.Body, m.Large = nil, nil
 	default:
 		t.body = len(m.Body)
 		r.bodies += t.body

@@ -49,7 +49,7 @@ func (r *Room) mayTryAgain(h *Hold) bool {
 // gives it up with such a code. An answer goes on elsewhere once.
 func (r *Room) mayMove(h *Hold, code bus.Code) bool {
 	t, m := h.Task, h.Msg
-	if !r.goesOn(h) || len(m.Body) == 0 || m.Failover == "off" ||
+	if !r.goesOn(h) || len(m.Body) == 0 && m.Large == nil || m.Failover == "off" ||
 		t.Told && t.Moves == 0 && !h.State.Taken() || t.Moves >= min(r.limits.MaxRefusals, MostMoves) {
 		return false
 	}

@@ -29,6 +29,7 @@ agents:
   - {id: only, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: steady}}
 speedup: 20
 clients: {dev: 10, other: 10, poor: 0.000001}
+gateway: {max_body: 524288}
 `
 
 // house is a running market with its gateway, and what it has logged.

@@ -24,6 +24,7 @@ agents:
   - {id: talks, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: instant}}
   - {id: pools, model: bge-m3, price: {miss: 1, hit: 0.5, out: 3}, scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: instant, pooling: true}}
 clients: {dev: 10}
+gateway: {max_body: 524288}
 `
 
 // vectors is an answer to a request for embeddings.
