@@ -144,6 +144,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		case (len(data) > 0 || said.IsZero()) && !write(data): // the status goes out without an event, too
 			return nil
 		case all:
+			if a.kept {
+				write([]byte(openai.EndOfIDs))
+			}
 			return nil
 		}
 		if !rang.Swap(false) {

@@ -12,11 +12,12 @@ import (
 )
 
 // readAs reads a stream as openai-python's decoder does, which never forgets an id: to it each blank line
-// after one is the end of an event. It returns what the events say.
+// after one is the end of an event; what stands behind the last line feed is a line. It returns what the
+// events say.
 func readAs(stream string) (events []string) {
 	data, id := []string(nil), ""
-	for line := range strings.Lines(stream) {
-		switch line = strings.TrimSuffix(line, "\n"); {
+	for line := range strings.SplitSeq(stream, "\n") {
+		switch {
 		case line == "" && (len(data) > 0 || id != ""):
 			events, data = append(events, strings.Join(data, "\n")), nil
 		case strings.HasPrefix(line, "data: "):

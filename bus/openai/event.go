@@ -68,6 +68,11 @@ func Comment(ids bool) string {
 	return ": wait\n\n"
 }
 
+// EndOfIDs ends a stream whose events have ids: a comment without a line's end. A client that splits a body
+// at line feeds, and never forgets an id, would find one more empty line behind the last event, and take that
+// for the end of another without data.
+const EndOfIDs = ":"
+
 const endEvent = "\n\n"
 
 // Begin is a chat's first event; a completion has none.
