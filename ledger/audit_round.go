@@ -173,7 +173,7 @@ func (a *Audit) rates(seq uint64, x *Round, taken bool) {
 	set := func(edge int) (sum market.Credits) {
 		e := &r.Edges[edge]
 		of := Set{Task: string(r.Tasks[e.Task].ID), Agent: string(r.Agents[e.Agent].Agent)}
-		from, _ := slices.BinarySearchFunc(x.Set, of, compareSet)
+		from, _ := slices.BinarySearchFunc(x.Set, of, CompareSets)
 		for _, s := range x.Set[from:] {
 			if s.Task != of.Task || s.Agent != of.Agent {
 				break

@@ -45,7 +45,7 @@ func NewCapture(journal string, h Hold, c Capture, salt [16]byte) Record {
 // NewVoid ends hold h without payment. reason is a stable code, never empty.
 func NewVoid(journal string, h Hold, reason string, salt [16]byte) Record {
 	id := HoldID(journal, h.Round, h.Slot)
-	return Record{Kind: KindVoid, ID: VoidID(id), Salt: salt, Void: &Void{Hold: id, Reason: reason},
+	return Record{Kind: KindVoid, ID: id + "/void", Salt: salt, Void: &Void{Hold: id, Reason: reason},
 		Legs: voidLegs(make([]Leg, 0, 2), Avail(h.Client), Held(h.Client), &h)}
 }
 

@@ -26,9 +26,6 @@ func HoldID(journal string, round uint64, slot int) string {
 // CaptureID is the id of a hold's capture; a hold has at most one.
 func CaptureID(hold string) string { return hold + "/capture" }
 
-// VoidID is the id of a hold's void; a hold has at most one.
-func VoidID(hold string) string { return hold + "/void" }
-
 // numbered is the id of the n-th record of a kind between a hub and the treasury.
 func numbered(hub, kind string, n uint64) string {
 	return hub + "/" + kind + "/" + strconv.FormatUint(n, 10)

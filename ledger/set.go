@@ -25,12 +25,10 @@ func (s Set) String() string {
 	return fmt.Sprintf("policy %s: toll %s on %s", s.Policy, s.Toll, s.Agent)
 }
 
-func compareSet(a, b Set) int {
+// CompareSets orders them as a journal has them.
+func CompareSets(a, b Set) int {
 	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Policy, b.Policy))
 }
-
-// SortSets puts them in the order of a journal.
-func SortSets(all []Set) { slices.SortFunc(all, compareSet) }
 
 // A round's list of Set is of: task, agent, policy strings; toll ±.
 func appendSets(b []byte, all []Set) []byte {
@@ -53,7 +51,7 @@ func (d *decoder) sets() []Set {
 		switch {
 		case s.Toll > 0:
 			d.Fail("a policy's toll above 0")
-		case i > 0 && compareSet(all[i-1], s) >= 0:
+		case i > 0 && CompareSets(all[i-1], s) >= 0:
 			d.Fail("what policies set is not in order")
 		}
 		if d.Fault != "" {

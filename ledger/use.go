@@ -47,29 +47,26 @@ func useBy(h *Hold, c *Capture) used {
 func (b *Book) tally() {
 	day := b.head.Time / int64(24*time.Hour)
 	for i := range b.used {
-		b.add(day, &b.used[i])
+		u := &b.used[i]
+		of := b.uses[u.client]
+		if of == nil {
+			of = &uses{First: day, Sums: map[useOf]*tip.Use{}}
+			b.uses[u.client] = of
+		}
+		k := useOf{day, u.use.Key, u.use.Model, u.use.Tags}
+		if of.Sums[k] == nil {
+			k = b.room(of, k)
+		}
+		sum := of.Sums[k]
+		if sum == nil {
+			sum = &tip.Use{Day: day, Key: k.Key, Model: k.Model, Tags: k.Tags}
+			of.Sums[k] = sum
+			b.allUsed++
+		}
+		sum.Add(&u.use)
 	}
 	clear(b.used)
 	b.used = b.used[:0]
-}
-
-func (b *Book) add(day int64, u *used) {
-	of := b.uses[u.client]
-	if of == nil {
-		of = &uses{First: day, Sums: map[useOf]*tip.Use{}}
-		b.uses[u.client] = of
-	}
-	k := useOf{day, u.use.Key, u.use.Model, u.use.Tags}
-	if of.Sums[k] == nil {
-		k = b.room(of, k)
-	}
-	sum := of.Sums[k]
-	if sum == nil {
-		sum = &tip.Use{Day: day, Key: k.Key, Model: k.Model, Tags: k.Tags}
-		of.Sums[k] = sum
-		b.allUsed++
-	}
-	sum.Add(&u.use)
 }
 
 // room makes room for one more sum, or returns the one that takes what has none.

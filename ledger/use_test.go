@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"souk/bus/tip"
 	"souk/market"
@@ -54,7 +55,10 @@ func TestUsesAreWhatWasCaptured(t *testing.T) {
 func TestUsesAreBounded(t *testing.T) {
 	b := NewBook()
 	one := func(day int64, client, key, tags string) {
-		b.add(day, &used{client, tip.Use{Key: key, Model: "m", Tags: tags, Tasks: 1, Cost: 1, Paid: 2}})
+		b.head.Time = day * int64(24*time.Hour)
+		b.used = append(b.used, used{client, tip.Use{Key: key, Model: "m", Tags: tags, Tasks: 1, Cost: 1,
+			Paid: 2}})
+		b.tally()
 	}
 	paid := func(client, key string, from int64) (sum market.Credits, sums int, since int64) {
 		all, since := b.Uses(client, key, from)

@@ -29,7 +29,10 @@ func (r *Room) Fund(name, id string, need estimate.Need) {
 	t.need = need
 	if len(p.awaiting) == 0 && need.Wanted <= r.available(p.name) {
 		r.reserve(p, t, false)
-		r.requestAhead(p)
+		if p.request == nil && !r.gap && r.available(p.name) < times(p.largest, lowWaterHolds) &&
+			!r.turn.Now().Before(p.notAhead) && p.largest > 0 { // asks before a task needs it
+			r.allot(p, times(p.largest, chunkHolds), p.largest, 0)
+		}
 		return
 	}
 	t.awaits = true
@@ -74,14 +77,6 @@ func (r *Room) requestFor(p *client) {
 	needs := p.awaiting[0].need.Wanted
 	least := needs - r.available(p.name)
 	r.allot(p, max(least, times(p.largest, chunkHolds)), least, needs)
-}
-
-// requestAhead asks before a task needs it, if little is left.
-func (r *Room) requestAhead(p *client) {
-	if p.request == nil && !r.gap && r.available(p.name) < times(p.largest, lowWaterHolds) &&
-		!r.turn.Now().Before(p.notAhead) && p.largest > 0 {
-		r.allot(p, times(p.largest, chunkHolds), p.largest, 0)
-	}
 }
 
 // times multiplies within what an amount may be.

@@ -187,7 +187,7 @@ func Named(r *market.Round, by ...[]ledger.Set) (all []ledger.Set) {
 	for _, e := range slices.Concat(r.Edges, r.Others) {
 		in[[2]string{string(r.Tasks[e.Task].ID), string(r.Agents[e.Agent].Agent)}] = true
 	}
-	ledger.SortSets(all)
+	slices.SortFunc(all, ledger.CompareSets)
 	barred := map[string]int{} // of each task: agents where it may not go
 	return slices.DeleteFunc(all, func(s ledger.Set) bool {
 		if s.Toll < 0 {

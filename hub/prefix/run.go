@@ -96,7 +96,14 @@ const (
 func (b *Cache) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock,
 		media: p.Loose == bus.LooseMedia}
-	if b.fits(p) && !b.crowded(p) {
+	// One task more of a text than are counted is of no text: once the others have ended the agent may hold
+	// what it is not believed to. No later prefix has as many that the first has not: who runs with a prefix
+	// runs with all before it.
+	full := func() bool {
+		i, ok := b.byHash[p.Prefixes[0].Hash]
+		return ok && b.nodes[i].runs == math.MaxUint16
+	}
+	if b.fits(p) && !full() {
 		r.leaf = b.put(p, prompt, func(n *node) {
 			if n.sure {
 				r.depth++
@@ -123,14 +130,6 @@ func (b *Cache) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 		b.list(r, first)
 	}
 	return r
-}
-
-// crowded reports whether as many tasks run whose prompts have a prompt's first prefix as are counted: one
-// more is then of no text, and once the others have ended the agent may hold what it is not believed to. No
-// later prefix has as many that this one has not: who runs with a prefix runs with all before it.
-func (b *Cache) crowded(p *bus.Prompt) bool {
-	i, ok := b.byHash[p.Prefixes[0].Hash]
-	return ok && b.nodes[i].runs == math.MaxUint16
 }
 
 // begin notes that a run's first token has come.

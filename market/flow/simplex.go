@@ -210,7 +210,13 @@ func (s *Solver) lower(p *Problem) {
 			s.reach(p, int32(k), 0, math.MinInt64)
 		}
 	}
-	in.heapify(m)
+	in.heap = in.heap[:m] // of all seats
+	for a := range in.heap {
+		in.heap[a], in.place[a] = int32(a), int32(a)
+	}
+	for i := m/2 - 1; i >= 0; i-- {
+		in.down(int32(i))
+	}
 	s.group(m)
 	for len(in.heap) > 0 {
 		a := in.pop()
@@ -237,16 +243,5 @@ func (s *Solver) reach(p *Problem, k int32, base, settled int64) {
 				in.up(in.place[b])
 			}
 		}
-	}
-}
-
-// heapify makes a heap of all seats.
-func (in *insertion) heapify(m int) {
-	in.heap = in.heap[:m]
-	for a := range in.heap {
-		in.heap[a], in.place[a] = int32(a), int32(a)
-	}
-	for i := m/2 - 1; i >= 0; i-- {
-		in.down(int32(i))
 	}
 }
