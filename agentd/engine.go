@@ -6,6 +6,7 @@ package agentd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -33,6 +34,10 @@ type Engine interface {
 	// ctx ends; nothing, where it publishes nothing.
 	Events(ctx context.Context, deliver func(kvevent.Update))
 }
+
+// ErrAnother says of a look at an engine that another kind of server has the address, or one that lacks what
+// it had: it is to be asked anew what it is.
+var ErrAnother = errors.New("another server has the engine's address")
 
 // Load holds an engine's counters since it started.
 type Load struct {

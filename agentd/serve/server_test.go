@@ -44,6 +44,9 @@ type act func(ctx context.Context, token func(agentd.Chunk) error) (agentd.Answe
 func (s *script) Info(context.Context) (agentd.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.infoErr == nil && s.sick == agentd.ErrAnother { // it is told apart now
+		s.sick = nil
+	}
 	return s.info, s.infoErr
 }
 
@@ -896,6 +899,14 @@ func TestDeadEngine(t *testing.T) {
 		}
 		if why := o.server.Stats().Agents[0].Why; why != "" {
 			t.Errorf("why is %q", why)
+		}
+		// another kind of server has its address: each look fails until it is asked what it is
+		o.engine.set(func() { o.engine.sick = errors.New("connection refused") })
+		pass(5 * time.Second)
+		o.engine.set(func() { o.engine.sick, o.engine.info.KVTokens = agentd.ErrAnother, 8192 })
+		pass(3 * time.Second)
+		if got := entry(); got != bus.StateReady || size != 8192 {
+			t.Errorf("as another server, registered as %q with %d tokens", got, size)
 		}
 	})
 }

@@ -38,6 +38,11 @@ func (a *agent) watchEngine(ctx context.Context) {
 		}
 		before := a.stats().State
 		load, err := a.engine.Load(ctx)
+		if errors.Is(err, agentd.ErrAnother) {
+			if err = a.returned(ctx); err == nil {
+				load, err = a.engine.Load(ctx)
+			}
+		}
 		lost := err == nil && load.Models != nil && !slices.Contains(load.Models, a.coreModel())
 		if lost { // its adapter is loaded again, and an agent without a model of its own sells another
 			err = a.returned(ctx)

@@ -200,7 +200,7 @@ func (e *Engine) same(ctx context.Context, page []byte) (names []string, err err
 	s := e.server.Load()
 	plain := s.vllm() && s.metrics
 	if plain && !bytes.Contains(page, []byte("vllm:")) {
-		return nil, errors.New("/metrics: this is no vLLM any more")
+		return nil, fmt.Errorf("%w: /metrics is no vLLM's", agentd.ErrAnother)
 	}
 	m, err := e.models(ctx)
 	for _, served := range m.Data {
@@ -210,7 +210,8 @@ func (e *Engine) same(ctx context.Context, page []byte) (names []string, err err
 		return names, err
 	}
 	if kind, err := m.kind(s.vllm()); err != nil || kind != s.kind {
-		return nil, errors.Join(err, fmt.Errorf("/v1/models: it was of kind %s, and is %s now", s.kind, kind))
+		return nil, errors.Join(err, fmt.Errorf("%w: it was of kind %s, and is %s now", agentd.ErrAnother,
+			s.kind, kind))
 	}
 	return names, nil
 }

@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -216,10 +217,12 @@ func TestAServerBecomesAnother(t *testing.T) {
 	if _, err := e.Info(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, next := range []*twin{sglang, llama, vllm, lmdeploy, sglang, vllm} {
+	ollama := &twin{says: map[string]string{"/v1/models": listing("library", "")}}
+	silent := &twin{says: map[string]string{"/health": "", "/v1/models": listing("vllm", "")}}
+	for _, next := range []*twin{sglang, llama, vllm, lmdeploy, sglang, vllm, ollama, vllm, silent} {
 		now.Store(next)
-		if l, err := e.Load(t.Context()); err == nil {
-			t.Errorf("%q: nobody saw it: %+v", next.says, l)
+		if _, err := e.Load(t.Context()); !errors.Is(err, agentd.ErrAnother) {
+			t.Errorf("%q: it is not asked anew: %v", next.says, err)
 		}
 		if info, err := e.Info(t.Context()); err != nil || info.Kind != "openai" &&
 			next.says["/v1/models"] != listing(info.Kind, "") {

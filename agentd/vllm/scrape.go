@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -61,7 +62,15 @@ func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
+// lacking is a status that says that there is no such path.
+type lacking int
+
+func (l lacking) Error() string { return fmt.Sprintf("the engine answered %d", int(l)) }
+
 func answered(status int, said []byte) error {
+	if missing(status) {
+		return fmt.Errorf("%w: %s", lacking(status), complaint(said))
+	}
 	err := fmt.Errorf("the engine answered %d: %s", status, complaint(said))
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		err = fmt.Errorf("%w: it wants a key, or another one: engine.api_key, or VLLM_API_KEY for souk up --vllm",
@@ -73,6 +82,14 @@ func answered(status int, said []byte) error {
 // Load implements agentd.Engine: counters of /metrics, after /health said 200, as far as the server has them.
 // With several engines behind one server (data parallel) they are their sums.
 func (e *Engine) Load(ctx context.Context) (agentd.Load, error) {
+	load, err := e.load(ctx)
+	if gone := lacking(0); errors.As(err, &gone) { // what is asked for it had
+		err = fmt.Errorf("%w: %w", agentd.ErrAnother, err)
+	}
+	return load, err
+}
+
+func (e *Engine) load(ctx context.Context) (agentd.Load, error) {
 	if s := e.server.Load(); s.health && !s.idle {
 		if _, err := e.get(ctx, "/health"); err != nil {
 			return agentd.Load{}, err
