@@ -35,7 +35,7 @@ func (e *Engine) pools(ctx context.Context, model string) (string, error) {
 		case err != nil:
 			return "", fmt.Errorf("%s: %w", path, err)
 		case status == http.StatusOK:
-			if _, err := openai.ReadPooled(kind, said, 1); err == nil {
+			if _, err := openai.ReadPooled(kind, said, 1, 1); err == nil {
 				all = append(all, kind)
 			}
 		}
@@ -92,7 +92,7 @@ func (e *Engine) pool(ctx context.Context, r agentd.Request, token func(agentd.C
 	bad := func(err error) (agentd.Answer, error) {
 		return none, &agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}
 	}
-	entries, err := openai.PoolingAnswer(r.Body)
+	entries, texts, err := openai.PoolingAnswer(r.Body)
 	if err != nil {
 		return bad(err)
 	}
@@ -108,7 +108,7 @@ func (e *Engine) pool(ctx context.Context, r agentd.Request, token func(agentd.C
 	if err != nil {
 		return none, err
 	}
-	tokens, err := openai.ReadPooled(r.Kind, said, entries)
+	tokens, err := openai.ReadPooled(r.Kind, said, entries, texts)
 	switch {
 	case err != nil:
 		return none, failed("the engine's answer is of no use", err)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"fmt"
 
 	"souk/bus"
 )
@@ -211,40 +212,56 @@ func (b *body) completePooling(t *bus.Task) error {
 	return t.Validate()
 }
 
-// PoolingAnswer returns the number of entries that the answer to a pooling task has.
-func PoolingAnswer(data []byte) (int, error) {
+// PoolingAnswer returns the number of entries that the answer to a pooling task has, and of its texts.
+func PoolingAnswer(data []byte) (entries, texts int, err error) {
 	b := bodies.Get().(*body)
 	defer b.release()
 	if err := b.read(data); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := b.judge(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return b.pooled.answer, nil
+	return b.pooled.answer, b.pooled.texts, nil
 }
 
 // ReadPooled reads an engine's answer to a pooling task, and returns the prompt tokens that it counts; 0: it
-// counts none. The error says why the answer is of no use to whoever asked for so many entries.
-func ReadPooled(kind string, answer []byte, entries int) (tokens int, err error) {
+// counts none. The error says why the answer is of no use to whoever asked for so many entries of so many
+// texts: clients find a text by its entry's index, or take entries in order.
+func ReadPooled(kind string, answer []byte, entries, texts int) (tokens int, err error) {
 	list, entry := "data", "embedding"
 	if kind == bus.KindRerank {
 		list, entry = "results", "relevance_score"
 	}
-	s, n := Scan(answer), 0
+	s, n, told := Scan(answer), 0, make([]bool, texts)
 	item := func() (sound bool) {
 		n++
-		return s.Object(func(key Span) bool {
+		numbered := kind == bus.KindEmbedding // some do not
+		ok := s.Object(func(key Span) bool {
 			first := s.Next()
-			_, ok := s.Value()
-			if string(s.Name(key)) == entry {
-				sound = first == '[' || first == '"' || first == '-' || first-'0' <= 9
+			v, ok := s.Value()
+			switch string(s.Name(key)) {
+			case entry:
+				sound = ok && (first == '[' || first == '"') && v.To-v.From > 2 || first == '-' || first-'0' <= 9
+			case "index":
+				again := s.within(v)
+				switch i, whole := again.Count(); {
+				case !whole || i >= texts:
+					return s.fail("an entry of no text that was sent")
+				case told[i]:
+					return s.fail(fmt.Sprintf("index %d stands twice", i))
+				default:
+					told[i], numbered = true, true
+				}
 			}
 			return ok
-		}) && (sound || s.fail("an entry without "+entry))
+		})
+		return ok && (sound || s.fail("an entry without "+entry)) && (numbered || s.fail("an entry without index"))
 	}
 	ok := s.Object(func(key Span) bool {
 		switch name := string(s.Name(key)); {
+		case name == list && n > 0:
+			return s.fail(list + " stands twice")
 		case name == list:
 			return s.Array(item)
 		case name == "usage" && s.Next() == '{':
@@ -264,7 +281,7 @@ func ReadPooled(kind string, answer []byte, entries int) (tokens int, err error)
 	case !ok || !s.End():
 		return 0, s.Err()
 	case n != entries:
-		return 0, bad("%d entries of %s, where %d were asked for", n, list, entries)
+		return 0, fmt.Errorf("%d entries of %s, where %d were asked for", n, list, entries)
 	}
 	return tokens, nil
 }
@@ -286,9 +303,9 @@ func (w *Whole) Sound(body []byte) error {
 	if !bus.Pooling(w.kind) {
 		return nil
 	}
-	entries, err := PoolingAnswer(body)
+	entries, texts, err := PoolingAnswer(body)
 	if err == nil {
-		_, err = ReadPooled(w.kind, w.text, entries)
+		_, err = ReadPooled(w.kind, w.text, entries, texts)
 	}
 	if err != nil {
 		return forged("%v", err)

@@ -37,7 +37,7 @@ func TestWhatAPoolingTaskIs(t *testing.T) {
 		if ids := strings.Contains(x.body, "[5"); (opening.User == "") != ids {
 			t.Errorf("%s: its domain is told by %q", x.body, opening.User)
 		}
-		if n, err := PoolingAnswer([]byte(x.body)); n != x.answer || err != nil {
+		if n, _, err := PoolingAnswer([]byte(x.body)); n != x.answer || err != nil {
 			t.Errorf("%s: an answer of %d, %v", x.body, n, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestWhatAPoolingTaskIs(t *testing.T) {
 // One text of many ids is no list of many texts.
 func TestManyIDsAreOneText(t *testing.T) {
 	ids := strings.TrimSuffix(strings.Repeat("7,", 5000), ",")
-	if n, err := PoolingAnswer([]byte(`{"input":[` + ids + `]}`)); n != 1 || err != nil {
+	if n, _, err := PoolingAnswer([]byte(`{"input":[` + ids + `]}`)); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	// with so many documents a query of so many bytes is more than any prompt
@@ -63,7 +63,7 @@ func TestPooledAnswers(t *testing.T) {
 		`"usage":{"total_tokens":9,"prompt_tokens":7}}`
 	for _, x := range []struct {
 		kind, answer string
-		entries      int
+		entries      int // of two texts
 		tokens       int
 		want         string // of the error; "": there is none
 	}{
@@ -78,8 +78,16 @@ func TestPooledAnswers(t *testing.T) {
 		{bus.KindRerank, `{"results":[{"index":1,"relevance_score":-0.5}],"usage":{"prompt_tokens":3}}`, 1, 3, ""},
 		{bus.KindRerank, `{"results":[{"index":1}]}`, 1, 0, "without relevance_score"},
 		{bus.KindRerank, good, 2, 0, "0 entries of results"},
+		{bus.KindEmbedding, strings.Replace(good, `"index":1`, `"index":0`, 1), 2, 0, "index 0 stands twice"},
+		{bus.KindEmbedding, strings.Replace(good, `"index":1`, `"index":2`, 1), 2, 0, "of no text"},
+		{bus.KindEmbedding, strings.Replace(good, `"index":1`, `"index":-1`, 1), 2, 0, "of no text"},
+		{bus.KindEmbedding, strings.Replace(good, `[0.5,1e-3]`, `[]`, 1), 2, 0, "without embedding"},
+		{bus.KindEmbedding, `{"data":[{"embedding":[1]}],"data":[{"embedding":[1]}]}`, 2, 0, "data stands twice"},
+		{bus.KindRerank, `{"results":[{"index":2,"relevance_score":1}]}`, 1, 0, "of no text"},
+		{bus.KindRerank, `{"results":[{"index":1,"relevance_score":1},{"index":1,"relevance_score":1}]}`, 2, 0, "twice"},
+		{bus.KindRerank, `{"results":[{"relevance_score":1}]}`, 1, 0, "without index"},
 	} {
-		tokens, err := ReadPooled(x.kind, []byte(x.answer), x.entries)
+		tokens, err := ReadPooled(x.kind, []byte(x.answer), x.entries, 2)
 		if tokens != x.tokens || (err == nil) != (x.want == "") ||
 			err != nil && !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %d, %v, want %d, %q", x.answer, tokens, err, x.tokens, x.want)
@@ -119,7 +127,7 @@ func FuzzReadPooled(f *testing.F) {
 		if rerank {
 			kind = bus.KindRerank
 		}
-		tokens, err := ReadPooled(kind, []byte(answer), 1)
+		tokens, err := ReadPooled(kind, []byte(answer), 1, 1)
 		if err == nil && (tokens < 0 || !strings.Contains(answer, "}")) {
 			t.Errorf("%q: %d", answer, tokens)
 		}
