@@ -29,6 +29,9 @@ const maxWide = 11
 // Assumed is more than the usual template adds, for agents that have not measured theirs.
 var Assumed = Template{Fixed: 512, Each: 32, Tools: 512, Wide: 3}
 
+// Pooled is more than is added to each text that is embedded or scored: no chat template writes it.
+var Pooled = Template{Each: 32, Wide: 3}
+
 // Bound is the most tokens that a prompt can come to. ok is false where its bytes do not say so; then it
 // is a guess on the high side.
 func (t Template) Bound(p *Prompt) (tokens int, ok bool) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"souk/bus/openai"
 )
@@ -16,9 +17,10 @@ const anyOrigin = "*"
 func checkOrigins(origins []string) error {
 	for i, o := range origins {
 		u, err := url.Parse(o)
-		if o != anyOrigin && (err != nil || u.Host == "" || o != u.Scheme+"://"+u.Host) {
-			return fmt.Errorf("cors[%d]: %.100q is no origin: write https://host or http://host:port without a "+
-				"path, as browsers send it, or %q for every page", i, o, anyOrigin)
+		if o != anyOrigin && (err != nil || u.Host == "" || o != strings.ToLower(u.Scheme+"://"+u.Host) ||
+			u.Port() != "" && u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme]) {
+			return fmt.Errorf("cors[%d]: %.100q is no origin: write https://host or http://host:port without a path, "+
+				"in small letters and without ports 443 and 80, as browsers send it, or %q for every page", i, o, anyOrigin)
 		}
 	}
 	return nil

@@ -203,7 +203,10 @@ func (a *answer) makeRoom() {
 	}
 	why := refuse(bus.CodeNoRoom, "the gateway's memory is full, and this answer takes most of it: "+
 		"ask with stream: true, and read it as it comes")
-	if a.asked.Stream {
+	switch {
+	case bus.Pooling(a.asked.Kind):
+		why.message = "the gateway's memory is full, and this answer takes most of it: send fewer texts at once"
+	case a.asked.Stream:
 		why = refuse(bus.CodeSlowReader, "the gateway's memory is full, and most of this answer was not "+
 			"read: read it as it comes")
 	}

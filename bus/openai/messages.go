@@ -83,7 +83,7 @@ func readMessages(data []byte) ([]byte, error) {
 		func(in map[string]json.RawMessage, out map[string]any) error {
 			return mostTokens("max_tokens", in, out)
 		},
-		scalars, ownTools, ownChoice, thinking, outputConfig,
+		scalars, edits, ownTools, ownChoice, thinking, outputConfig,
 	} {
 		if err := read(in, out); err != nil {
 			return nil, err
@@ -103,21 +103,14 @@ func scalars(in map[string]json.RawMessage, out map[string]any) error {
 		metadata struct {
 			User string `json:"user_id"`
 		}
-		edits struct{ Edits []struct{ Type string } }
 	)
 	for _, m := range []struct {
 		name string
 		to   any
 		want string
-	}{{"stop_sequences", &stops, "a list of texts"}, {"metadata", &metadata, "an object with a user_id"},
-		{"context_management", &edits, "an object with edits"}} {
+	}{{"stop_sequences", &stops, "a list of texts"}, {"metadata", &metadata, "an object with a user_id"}} {
 		if v, ok := in[m.name]; ok && json.Unmarshal(v, m.to) != nil {
 			return bad("%s: %s is expected", m.name, m.want)
-		}
-	}
-	for i, e := range edits.Edits {
-		if !strings.HasPrefix(e.Type, "clear_thinking_") { // what engines keep of it their templates decide
-			return unsupported("context_management.edits[%d].type: %.60q is not done here: leave it out", i, e.Type)
 		}
 	}
 	if slices.Contains(stops, "") {
@@ -130,6 +123,39 @@ func scalars(in map[string]json.RawMessage, out map[string]any) error {
 		out["user"] = metadata.User
 	}
 	return nil
+}
+
+// edits refuses all edits but those of thoughts: what engines keep of these their templates decide. A body
+// may have very many.
+func edits(in map[string]json.RawMessage, _ map[string]any) (err error) {
+	v, ok := in["context_management"]
+	if !ok {
+		return nil
+	}
+	s, n := Scan(v), 0
+	each := func() bool {
+		var b block
+		at := fmt.Sprintf("context_management.edits[%d]", n)
+		n++
+		one, ok := s.Value()
+		if ok {
+			err = b.read(at, s.Text(one))
+		}
+		if ok && err == nil && !strings.HasPrefix(b.Type, "clear_thinking_") {
+			err = unsupported("%s.type: %.60q is not done here: leave it out", at, b.Type)
+		}
+		return ok && err == nil
+	}
+	if !s.Object(func(key Span) bool {
+		if string(s.Name(key)) == "edits" {
+			return s.Array(each)
+		}
+		_, ok := s.Value()
+		return ok
+	}) && err == nil {
+		err = bad("context_management: an object with a list of edits is expected")
+	}
+	return err
 }
 
 // ownTools are functions, which the client runs. Anthropic's own tools, whether its servers run them or its

@@ -168,6 +168,10 @@ func TestMessagesRefused(t *testing.T) {
 		{user(`,"stop_sequences":"x"`), bus.CodeBadRequest, "stop_sequences: "},
 		{user(`,"stop_sequences":[""]`), bus.CodeBadRequest, "stop_sequences: "},
 		{user(`,"metadata":{"user_id":7}`), bus.CodeBadRequest, "metadata: "},
+		{user(`,"context_management":{"edits":[{"type":"clear_thinking_1"},0]}`), bus.CodeBadRequest,
+			"context_management.edits[1]: an object"},
+		{user(`,"context_management":{"edits":7}`), bus.CodeBadRequest, "context_management: "},
+		{user(`,"context_management":7`), bus.CodeBadRequest, "context_management: "},
 		{user(`,"thinking":{"type":"deep"}`), bus.CodeBadRequest, "thinking: "},
 		{user(`,"tools":{}`), bus.CodeBadRequest, "tools: "},
 		{user(`,"tools":[{"input_schema":{}}]`), bus.CodeBadRequest, "tools[0].name"},
@@ -208,6 +212,8 @@ func TestMessagesOfManyParts(t *testing.T) {
 		"messages":          `{"messages":[` + strings.Repeat(`{"role":"user","content":"a"},`, bus.MaxBody/30) + `7]}`,
 		"tools": `{"tools":[` + strings.Repeat(`{"name":"f","input_schema":{}},`, bus.MaxBody/31) +
 			`{"name":"f","input_schema":{}}],"messages":[{"role":"user","content":"a"}]}`,
+		"edits": `{"context_management":{"edits":[` + strings.Repeat(`0,`, bus.MaxBody/2) +
+			`0]},"messages":[{"role":"user","content":"a"}]}`,
 		"no tools": `{"tools":[` + strings.Repeat(`{},`, bus.MaxBody/3) + `{}],"messages":[]}`,
 	} {
 		var before, after runtime.MemStats

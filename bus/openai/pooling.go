@@ -242,7 +242,7 @@ func ReadPooled(kind string, answer []byte, entries, texts int) (tokens int, err
 			v, ok := s.Value()
 			switch string(s.Name(key)) {
 			case entry:
-				sound = ok && (first == '[' || first == '"') && v.To-v.From > 2 || first == '-' || first-'0' <= 9
+				sound = (first == '[' || first == '"') && v.To-v.From > 2 || first == '-' || first-'0' <= 9
 			case "index":
 				again := s.within(v)
 				switch i, whole := again.Count(); {
@@ -256,7 +256,8 @@ func ReadPooled(kind string, answer []byte, entries, texts int) (tokens int, err
 			}
 			return ok
 		})
-		return ok && (sound || s.fail("an entry without "+entry)) && (numbered || s.fail("an entry without index"))
+		return ok && (sound || s.fail("an entry without "+entry)) &&
+			(numbered || s.fail("an entry without index"))
 	}
 	ok := s.Object(func(key Span) bool {
 		switch name := string(s.Name(key)); {

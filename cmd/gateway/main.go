@@ -57,9 +57,10 @@ func role() daemon.Role[*config] {
 		As:    bus.RoleGateway,
 		Short: "The market for clients of OpenAI's and Anthropic's APIs, over HTTP",
 		Long: `gateway serves OpenAI's API to whoever has a key (souk key new CLIENT), and asks the market for each answer:
-/v1/chat/completions, /v1/completions, /v1/responses and /v1/models; Anthropic's, /v1/messages and
-/v1/messages/count_tokens; and beside them /v1/quote, /v1/balance, /v1/usage, /v1/streams/TASK and
-/v1/sessions/SESSION/end. Any number of gateways serve the same keys, each with an id of its own. On SIGTERM it refuses new requests and lets answers that are open end.`,
+/v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings and /v1/models; Anthropic's, /v1/messages
+and /v1/messages/count_tokens; /v1/rerank; and beside them /v1/quote, /v1/balance, /v1/usage,
+/v1/streams/TASK and /v1/sessions/SESSION/end. Any number of gateways serve the same keys, each with an id of
+its own. On SIGTERM it refuses new requests and lets answers that are open end.`,
 		Example: example,
 		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),

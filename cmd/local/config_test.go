@@ -296,7 +296,8 @@ gateway: {max_open: 7, max_open_per_key: 3, cors: ["http://localhost:5173"], ppr
 	for _, wrong := range []string{"agentd: {agents: [{id: b}]}", "agentd: {node: n}", "agentd: {gard: x}",
 		"gateway: {id: g}", "gateway: {drain: 1s}", "gateway: {max_opn: 1}",
 		"gateway: {pprof: \"0.0.0.0:1\"}", "gateway: {cors: [localhost]}",
-		"gateway: {cors: [\"https://a.example/\"]}"} {
+		"gateway: {cors: [\"https://a.example/\"]}", "gateway: {cors: [\"https://A.example\"]}",
+		"gateway: {cors: [\"https://a.example:443\"]}", "gateway: {cors: [\"http://a.example:80\"]}"} {
 		part, _, _ := strings.Cut(wrong, " ")
 		if _, err := ParseConfig("wrong.yaml", []byte(small+wrong+"\n")); err == nil ||
 			!strings.Contains(err.Error(), part+" ") {

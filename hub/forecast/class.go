@@ -105,7 +105,9 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 // pictures. There the agent's engine counts the tokens before it computes.
 func (c *Class) Bound(t *Task) (most, least int) {
 	template := &bus.Assumed
-	if c.Measured {
+	if c.Pools != "" {
+		template = &bus.Pooled
+	} else if c.Measured {
 		template = &c.Template
 	}
 	p := t.Prompt
@@ -113,7 +115,7 @@ func (c *Class) Bound(t *Task) (most, least int) {
 	guess := c.Line.Tokens(p.Tokens)*5/4 + 64
 	most = least
 	switch {
-	case c.Pools != "": // no template writes it
+	case c.Pools != "":
 		return least, least
 	case p.Text == 0: // an earlier door read it, and estimated its tokens alone
 		most, least = bus.MaxTokens, guess

@@ -184,6 +184,20 @@ func TestManyVectors(t *testing.T) {
 	}
 }
 
+// Vectors for which a gateway has no room are refused in words that help: there is no stream of them.
+func TestVectorsBeyondMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a second")
+	}
+	h := start(t, strings.Replace(pooling, "gateway: {", "gateway: {max_memory: 8388608, max_conns: 16, "+
+		"max_kept: 0, max_items: 0, ", 1))
+	_, r := h.pool("/v1/embeddings", `{"encoding_format":"base64","dimensions":1024,"input":[`+
+		strings.Repeat(`"a",`, 999)+`"a"]}`)
+	if r.status != 424 || !strings.Contains(r.body, "send fewer texts at once") {
+		t.Errorf("%d: %.300s", r.status, r.body)
+	}
+}
+
 // twoPools is a market with two agents of one pooling model.
 const twoPools = `
 listen: 127.0.0.1:0
@@ -255,8 +269,8 @@ func TestFalseCounts(t *testing.T) {
 	engine, says, _ := falsePool(t)
 	alone := strings.Replace(strings.Replace(twoPools, "BAD", engine, 1), "  - {id: good", "  # {id: good", 1)
 	h := start(t, alone)
-	for _, x := range []struct{ said, least, most int }{{4, 4, 4}, {0, 4, 20}, {1 << 20, 100, 700}} {
-		said := vectorsOf(oneVector+","+oneVector, x.said)
+	for _, x := range []struct{ said, least, most int }{{4, 4, 4}, {0, 4, 20}, {1 << 20, 66, 66}} {
+		said := vectorsOf(oneVector+","+strings.Replace(oneVector, "0", "1", 1), x.said)
 		says.Store(&said)
 		v, r := h.pool("/v1/embeddings", `{"input":["x","y"]}`)
 		cost := func(tokens int) market.Credits {
