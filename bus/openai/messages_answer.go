@@ -166,16 +166,16 @@ func (b *messageBlock) append(o Out, input, signature string) Out {
 	return o.Raw(`","text":`).Str(string(b.text)).Raw("}")
 }
 
-// input are the arguments of a call. Those that are no JSON, as of one that was cut, stand as Anthropic has
+// input are the arguments of a call. Those that are no object, as of one that was cut, stand as Anthropic has
 // clients hand them back: no tool can take them for good ones.
-func (b *messageBlock) input() string {
-	switch {
-	case len(strings.TrimSpace(string(b.text))) == 0:
+func input(arguments []byte) string {
+	switch text := strings.TrimSpace(string(arguments)); {
+	case text == "" || text == "null":
 		return "{}"
-	case json.Valid(b.text):
-		return string(appendCompact(nil, b.text))
+	case text[0] == '{' && json.Valid(arguments):
+		return string(appendCompact(nil, arguments))
 	}
-	return string(Out(nil).Raw(`{"INVALID_JSON":`).Str(string(b.text)).Raw("}"))
+	return string(Out(nil).Raw(`{"INVALID_JSON":`).Str(string(arguments)).Raw("}"))
 }
 
 // Finish writes the last events.
@@ -229,7 +229,7 @@ func (m *Message) Object() []byte {
 		if i > 0 {
 			o = o.Raw(",")
 		}
-		o = b.append(o, b.input(), m.shape.ID)
+		o = b.append(o, input(b.text), m.shape.ID)
 	}
 	return m.end(m.stop(o.Raw("],"))).Raw("}")
 }

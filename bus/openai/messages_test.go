@@ -154,8 +154,7 @@ func TestMessagesRefused(t *testing.T) {
 		{content(`[{"type":"tool_result","tool_use_id":"c1","content":"r"}]`), bus.CodeBadRequest,
 			`messages[0].content[0].tool_use_id: no tool_use of id "c1"`},
 		{answered(`[{"type":"tool_result","tool_use_id":"c1"}]`), bus.CodeUnsupportedField, "messages[1].content[0].type"},
-		{answered(`[{"type":"tool_use","id":"c1","name":"f"}]`), bus.CodeBadRequest, "messages[1].content[0]: a tool_use"},
-		{answered(`[{"type":"tool_use","id":"c1","name":"f","input":"{}"}]`), bus.CodeBadRequest, "messages[1].content[0]: a tool_use"},
+		{answered(`[{"type":"tool_use","id":"c1","input":{}}]`), bus.CodeBadRequest, "messages[1].content[0]: a tool_use"},
 		{answered(`[{"type":"tool_use","id":"c1","name":"f","input":{}},{"type":"tool_use","id":"c1","name":"f","input":{}}]`),
 			bus.CodeBadRequest, "messages[1].content[1].id: "},
 		{answered(`[{"type":"text","text":7}]`), bus.CodeBadRequest, "messages[1].content[0].text: "},
@@ -316,9 +315,11 @@ func accumulated(t testing.TB, stream []byte) (message map[string]any, kinds []s
 		}
 		delete(b, "stopped")
 		if input := strings.TrimSpace(inputs[i]); input != "" {
-			var v any
+			v := map[string]any{}
 			if err := json.Unmarshal([]byte(input), &v); err != nil {
 				v = map[string]any{"INVALID_JSON": inputs[i]}
+			} else if v == nil {
+				v = map[string]any{}
 			}
 			b["input"] = v
 		}
@@ -474,6 +475,37 @@ func TestMessageOfABadAgent(t *testing.T) {
 	m = NewMessage(Shape{}, false)
 	if _, err := m.Chunk(nil, &text); err != nil || m.Size() > 4<<10 {
 		t.Errorf("a stream of as much: %v, %d bytes are kept", err, m.Size())
+	}
+}
+
+// A model may call a tool with what is no object: the dialogue goes on all the same, whether its client was
+// given the answer whole or put it together of events.
+func TestInputsThatAreNoObjects(t *testing.T) {
+	for args, want := range map[string]string{`null`: `{}`, ` `: `{}`, `[1]`: `{"INVALID_JSON":"[1]"}`,
+		`"{}"`: `{"INVALID_JSON":"\"{}\""}`, `{"a":`: `{"INVALID_JSON":"{\"a\":"}`, ` {"a": 1}`: `{"a":1}`} {
+		m := NewMessage(Shape{}, true)
+		said, _ := json.Marshal(args)
+		m.Chunk(nil, &bus.Chunk{Extra: []bus.Extra{{Choice: fmt.Appendf(nil, `{"delta":{"tool_calls":[{"index":0,`+
+			`"id":"c","type":"function","function":{"name":"f","arguments":%s}}]}}`, said)}}})
+		m.Finish(nil, &bus.Result{})
+		var whole struct {
+			Content []struct{ Input json.RawMessage }
+		}
+		if err := json.Unmarshal(m.Object(), &whole); err != nil || string(whole.Content[0].Input) != want {
+			t.Errorf("%s: %v, %s, want %s", args, err, m.Object(), want)
+			continue
+		}
+		for _, input := range []string{want, args} {
+			if !json.Valid([]byte(input)) {
+				continue
+			}
+			chat, no := ReadMessages(fmt.Appendf(nil, `{"messages":[{"role":"user","content":"a"},{"role":"assistant",`+
+				`"content":[{"type":"tool_use","id":"c","name":"f","input":%s}]},{"role":"user","content":"b"}]}`, input))
+			arguments, _ := json.Marshal(want)
+			if no != nil || !strings.Contains(string(chat), `"arguments":`+string(arguments)) {
+				t.Errorf("%s handed back: %v, %s", input, no, chat)
+			}
+		}
 	}
 }
 

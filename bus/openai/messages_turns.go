@@ -267,14 +267,14 @@ func (t *dialogue) assistant(at string, b *block) error {
 	case "redacted_thinking": // nobody but its author can read it
 	case "tool_use":
 		switch {
-		case b.ID == "" || b.Name == "" || len(b.Input) == 0 || b.Input[0] != '{':
-			return bad("%s: a tool_use has an id, a name and an input, which is an object", at)
+		case b.ID == "" || b.Name == "":
+			return bad("%s: a tool_use has an id and a name", at)
 		case t.called[b.ID]:
 			return bad("%s.id: %.80q was called already", at, b.ID)
 		}
 		t.called[b.ID] = true
 		m.ToolCalls = append(m.ToolCalls, chatCall{b.ID, "function",
-			chatFunction{b.Name, string(appendCompact(nil, b.Input))}})
+			chatFunction{b.Name, input(b.Input)}})
 	default:
 		return unsupported("%s.type: %.40q is not served here; an assistant's text, thinking and tool_use are", at,
 			b.Type)
