@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -135,7 +136,8 @@ func (p *pace) long(least time.Duration) time.Duration {
 func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.patience(max(2*least, 4*p.first, 4*p.each*time.Duration(prompt))), p.first > 0
+	each := cmp.Or(p.each, unknownToken)
+	return p.patience(max(2*least, 4*p.first, 4*each*time.Duration(prompt))), p.first > 0
 }
 
 // The time to a first event where no other is set: at least, and while nothing was measured.

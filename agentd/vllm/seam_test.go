@@ -142,6 +142,16 @@ func TestPace(t *testing.T) {
 	if got, ok := p.longFirst(2*time.Second, 4096); !ok || got < 47*time.Second || got > 49*time.Second {
 		t.Errorf("four times the prompt: %v", got)
 	}
+	// short answers of a server that tells neither ids nor what was cached say nothing of long prompts
+	p = pace{}
+	p.began(now, 100*time.Millisecond, 0)
+	first, ok := p.longFirst(2*time.Second, 8192)
+	if within := p.within(2*time.Second, 8192); !ok || first < 160*time.Second || within < first {
+		t.Errorf("fifty prompt tokens a second, of which nothing was seen: %v, and no more than %v", first, within)
+	}
+	if within := p.within(2*time.Second, 10); within != leastFirst {
+		t.Errorf("a short prompt has %v", within)
+	}
 	if p.since(&p.last, now) || !p.since(&p.last, now.Add(-1)) {
 		t.Error("when a stream moved last")
 	}
