@@ -328,6 +328,10 @@ func (r *Run) End(a Answer, err error) Ending {
 	}
 	// nobody can go on with such an answer: the next one is not to break off, too
 	e.Doubtful = e.Doubtful || e.Engine && r.count > 0 && !r.ids
+	if c.Finish == "length" && res.Message == "" && d.MaxTokens < d.Task.MaxTokens {
+		res.Message = fmt.Sprintf("cut after %d tokens of the %d that max_tokens asks for: no agent that may serve it "+
+			"has a context with more room", c.Usage.Output, d.Task.MaxTokens)
+	}
 	if r.form != nil && err == nil {
 		if kept, ok := r.form.Kept(a.Finish); ok {
 			c.Form = bus.FormBroken

@@ -439,3 +439,31 @@ func TestAnEngineWithoutIdsAndSalts(t *testing.T) {
 		}
 	}
 }
+
+// An answer that ends where its agent's context does says so: no other agent would have given more.
+func TestAnAnswerSaysThatItsContextCutIt(t *testing.T) {
+	for _, c := range []struct {
+		asked, given int
+		finish       string
+		err          error
+		says         string
+	}{
+		{2000, 484, "length", nil, "cut after 484 tokens of the 2000 that max_tokens asks for"},
+		{2000, 484, "length", errEnough, "cut after 484 tokens"},
+		{2000, 484, "stop", nil, ""},
+		{484, 484, "length", nil, ""},
+		{0, 484, "length", nil, ""}, // none was asked for
+		{2000, 484, "length", errCapped, "cut at the price cap"},
+	} {
+		d := dispatch("h")
+		d.Task.MaxTokens, d.MaxTokens, d.CostCap = c.asked, c.given, market.Credit
+		r := NewRun(d, "a1", "tiny", 16)
+		if _, err := r.Take(words(c.given)); err != nil {
+			t.Fatal(err)
+		}
+		e := r.End(Answer{Finish: c.finish, Usage: market.Usage{Prompt: 20, Output: c.given}}, c.err)
+		if got := e.Result.Message; !strings.HasPrefix(got, c.says) || c.says == "" && got != "" {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

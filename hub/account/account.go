@@ -39,8 +39,7 @@ type Tasks interface {
 	Refused(client, id string, code bus.Code, retry time.Duration, why string)
 	// Bounded lowers the most that a task may cost, and returns the sum to reserve for it then.
 	Bounded(client, id string, most market.Credits) market.Credits
-	// Doubted tells that the journal is not the newest ([turn.State.Doubt]), and Cleared that it is after
-	// all.
+	// Doubted tells that the journal is not the newest ([turn.State.Doubt]), and Cleared that it is.
 	Doubted()
 	Cleared()
 	// Ended tells that the treasury counts the hub as ended, so that it closes.

@@ -52,6 +52,7 @@ const (
 	Model                     // it serves another model
 	Media                     // it reads neither pictures nor sound
 	Context                   // the prompt leaves no room for an answer
+	Short                     // it would cut the answer, and another would not
 	None
 )
 

@@ -78,6 +78,9 @@ func (a *Agent) Fresh(reg *bus.Registration) bool { return a.reg.Agent == "" || 
 // Joined reports whether the hub sells the agent's slots: else it has left, and tasks may run on it still.
 func (a *Agent) Joined() bool { return a.joined }
 
+// Stays reports whether the hub sells the agent's slots, and will, as far as it says.
+func (a *Agent) Stays() bool { return a.joined && a.listed && !a.drains }
+
 // Seller returns the seller of the agent's slots, with the tariff for a task there beside its cost.
 func (a *Agent) Seller() market.Seller { return a.seller }
 
@@ -236,7 +239,11 @@ func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
 	r.Alive(a)
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, r.turn.Now(), r.turn.In(r.limits.Silence)
-	a.ready, a.drains = s.State == bus.StateReady, s.State == bus.StateDraining
+	if drains := s.State == bus.StateDraining; drains != a.drains {
+		a.drains = drains
+		r.changes++
+	}
+	a.ready = s.State == bus.StateReady
 	if s.Slots > 0 {
 		a.reg.Slots = s.Slots // for later rounds
 		r.sized(a, s.Slots)

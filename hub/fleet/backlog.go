@@ -11,8 +11,7 @@ import (
 type Pace interface {
 	// Delay returns the time that a load adds to a first token.
 	Delay(in estimate.Load) estimate.Delay
-	// AtMost bounds how long a first token takes after so many tokens of prompts; false: the agent's own rate
-	// is not known.
+	// AtMost bounds the time to a first token after so many tokens of prompts; false: its rate is not known.
 	AtMost(tokens int) (time.Duration, bool)
 	// SlowestITL is the slowest time between tokens that was seen lately; 0: none was.
 	SlowestITL() time.Duration

@@ -19,13 +19,11 @@ import (
 
 // Limits configures a hub's view of its agents.
 type Limits struct {
-	// so many are sold at once, as edges of a round grow with them; of those that have left as many more are
-	// remembered
+	// so many are sold at once, as edges of a round grow with them; as many that have left are remembered
 	MaxAgents int           `yaml:"max_agents"`
 	Suspect   time.Duration `yaml:"suspect"` // without a word for so long it is probed
 	Silence   time.Duration `yaml:"silence"` // without a summary for so long it gets no tasks
-	// between tokens, and for a hundred of a prompt, until the agent's own are known: by default as a large
-	// model takes on a CPU
+	// between tokens, and for a hundred of a prompt, until the agent's own are known
 	SlowestITL time.Duration `yaml:"slowest_itl"`
 }
 
@@ -159,8 +157,7 @@ func (r *Room[A]) Free(most int) (free int) {
 // Full reports whether as many agents are sold as may be.
 func (r *Room[A]) Full() bool { return r.joined >= r.limits.MaxAgents }
 
-// Claim records that the hub sells an agent's slots from now on, or does so under another registration: see
-// Register.
+// Claim records that the hub sells an agent's slots from now on, or does so by another registration.
 func (r *Room[A]) Claim(a *Agent) {
 	if !a.joined { // another hub sold it meanwhile: what its next summary counts is believed
 		a.said = time.Time{}

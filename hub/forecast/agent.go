@@ -18,6 +18,7 @@ import (
 type Sold interface {
 	ID() string
 	Joined() bool // else it has left, and tasks may run on it still
+	Stays() bool  // it is sold, and by its word neither drains nor has an engine that does not answer
 	Reg() *bus.Registration
 	Seller() market.Seller
 }
@@ -247,8 +248,8 @@ func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold,
 // firstTimes bounds how many times longer than expected a first token may take.
 const firstTimes = 4
 
-// AtMost bounds how long a first token takes that comes after so many tokens of prompts, none of them cached,
-// by the forecast of the agent, its interval and its own rate; false: that is not known.
+// AtMost bounds how long a first token takes after so many tokens of prompts, none of them cached, by the
+// agent's forecast, its interval and its own rate; false: that is not known.
 func (a *Agent) AtMost(tokens int) (first time.Duration, known bool) {
 	line := a.First(predict.Features{Counted: tokens})
 	own, known := a.rate.Takes(tokens)
@@ -256,8 +257,7 @@ func (a *Agent) AtMost(tokens int) (first time.Duration, known bool) {
 	return max(firstTimes*max(line, own), seen), known
 }
 
-// computes returns how long the agent computes so many tokens behind so many cached ones, and how long by its
-// line.
+// computes returns how long the agent computes tokens behind cached ones, and how long by its line.
 func (a *Agent) computes(tokens, cached int) (takes, line time.Duration) {
 	line = a.Line().Work(tokens, cached)
 	if by, ok := a.rate.Takes(tokens); ok {

@@ -95,8 +95,19 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 		return estimate.Media
 	case c.Context > 0 && tokens+t.Carried >= c.Context && c.Pools == "": // else it is of many prompts
 		return estimate.Context
+	case c.cuts(t):
+		return estimate.Short
 	}
 	return estimate.None
+}
+
+// cuts reports whether agents of the class would cut the answer to a task where others would not.
+func (c *Class) cuts(t *Task) bool { return c.Context > 0 && c.Context < t.Least }
+
+// room returns how many tokens of an answer may follow a prompt of so many. An engine refuses a request whose
+// prompt and max_tokens together exceed its context; the margin is for the estimate's error.
+func (c *Class) room(prompt int) int {
+	return max(1, cmp.Or(c.Context, 2*bus.MaxTokens)-prompt-prompt/16-16)
 }
 
 // Bound is the most tokens that a task's prompt can come to, and how many of them a hold must have room for.

@@ -17,6 +17,7 @@ package forecast
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -75,11 +76,7 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	if t.Open() {
 		e.MaxTokens = openContext
 	}
-	if c.Context > 0 {
-		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
-		// for the estimate's error.
-		e.MaxTokens = max(1, min(e.MaxTokens, c.Context-e.Prompt-e.Prompt/16-16))
-	}
+	e.MaxTokens = min(e.MaxTokens, c.room(e.Prompt))
 	f := t.Features(&e)
 	f.Answer = r.Answer(now, t, c)
 	if e.First, e.Work, e.Output = c.Line.Idle(f); c.Pools != "" {
@@ -136,6 +133,30 @@ func (r *Room) Goes(t *Task, a *Agent) bool {
 	return r.Of(a).May(t, 0) == estimate.None && t.obstacle(a, r.Of(a), r.Held(t, a)) == estimate.None
 }
 
+// Fit finds the context that an agent must have to be given a task. Where some that it may use have room for
+// all of its max_tokens, that is the shortest of theirs, and else the longest there is: an answer is cut only
+// where all would cut it, whether they have a free slot or not. No bid decides that.
+func (r *Room) Fit(t *Task) {
+	t.Least = 0
+	short, whole, longest := false, math.MaxInt, 0
+	var last *Class
+	for a := range r.agents {
+		c := r.Of(a)
+		if h := a.expect(c, t.Prompt, 0); c != last && a.Stays() && t.obstacle(a, c, h) == estimate.None {
+			last = c
+			context := cmp.Or(c.Context, math.MaxInt)
+			if longest = max(longest, context); c.room(h.Tokens+t.Carried) < t.MaxTokens {
+				short = true
+			} else {
+				whole = min(whole, context)
+			}
+		}
+	}
+	if short { // never of one that names no max_tokens
+		t.Least = min(whole, longest)
+	}
+}
+
 // At forecasts the need and cost of a task at an agent, by what that holds of its prompt.
 func (r *Room) At(now int64, t *Task, a *Agent) estimate.Estimate {
 	return r.Estimate(now, t, r.Of(a), r.Held(t, a))
@@ -190,7 +211,8 @@ func (r *Room) Card(now int64, t *Task, fee market.Credits) (best float64, card 
 	var last *Class
 	for a := range r.agents {
 		c := r.Of(a)
-		if c == last || !a.Joined() || t.Model != "" && t.Model != c.Model || !bus.Serves(c.Pools, t.Kind) {
+		if c == last || !a.Joined() || t.Model != "" && t.Model != c.Model || c.cuts(t) ||
+			!bus.Serves(c.Pools, t.Kind) {
 			continue
 		}
 		last, best = c, max(best, c.Quality(t.Domain))

@@ -26,6 +26,7 @@ type Task struct {
 	Holders   prefix.Lookup  // of its prompt
 	Only      *Agent         // that it is for, as the hub itself sends it; nil: any
 	Failed    *[]string      // agents that have failed it, to be read; nil: none has
+	Least     int            // context that an agent must have, as others have room for its answer: see Fit
 
 	answer answer
 	sheet  extent

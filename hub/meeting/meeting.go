@@ -138,6 +138,7 @@ func (r *Room) Agree(tasks []*Task) {
 
 // SetTerms gives a task its terms, by what agents have for one that comes now: see [admission.Terms].
 func (r *Room) SetTerms(t *Task) *bus.Result {
+	r.forecasts.Fit(&t.Asks)
 	x := admission.Reference{Usual: r.Usual(), Joins: r.fleet.Changes()}
 	x.Best, x.Card = r.forecasts.Card(r.turn.Nano(), &t.Asks, r.cfg.Fee)
 	t.Asks.Usual = x.Usual
@@ -147,12 +148,10 @@ func (r *Room) SetTerms(t *Task) *bus.Result {
 	return nil
 }
 
-// backOffBound bounds the tokens of an answer that goes on the next agent may take back, for a whole
-// character.
+// backOffBound bounds the tokens that the next agent may take back of an answer, for a whole character.
 const backOffBound = 3
 
-// Rest has a task, some of whose answer was delivered, go on with it: the same model, and what is left of
-// max_tokens.
+// Rest has a task go on with an answer that was delivered in part: the same model, the rest of max_tokens.
 func (r *Room) Rest(t *Task, model string) *bus.Result {
 	m, k := t.Msg, t.Msg.Carried()
 	if k == 0 {
@@ -174,6 +173,7 @@ func (r *Room) Rest(t *Task, model string) *bus.Result {
 // Survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.
 func (r *Room) Survey(t *Task) (estimate.Need, *bus.Result) {
 	x := admission.NewSurvey(&t.Bid, r.cfg.Fee, len(t.FailedAt) > 0)
+	r.forecasts.Fit(&t.Asks) // one may have failed it
 	r.forecasts.Reach(r.turn.Nano(), &t.Asks, x.May, func(a *forecast.Agent, e *estimate.Estimate) {
 		ttft := a.Line().Later(e.First, e.Work, estimate.Delay{})
 		if !r.turn.Now().Add(a.Half(ttft)).After(t.Deadline()) {

@@ -2,8 +2,7 @@
 // and tolls before any bid is read, and takes what they want done, within bounds.
 //
 // What a policy is, bus/policy says. Here are the hooks that a hub has for them, what is remembered of
-// sessions so that events say more than messages do, and how far a client's word about its pauses is
-// believed.
+// sessions so that events say more than messages do, and how far what clients say of pauses is believed.
 package policy
 
 import (

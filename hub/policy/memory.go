@@ -83,8 +83,7 @@ func (r *Room) Placed(now time.Time, t *Turn, u market.Usage) {
 	r.tell(e)
 }
 
-// Failed says that it has ended without payment, and Again that it waits for another agent, after it has
-// failed.
+// Failed says that it has ended without payment, and Again that it waits for another agent after that.
 func (r *Room) Failed(now time.Time, t *Turn) { r.tell(r.event(now, policy.Failed, t)) }
 func (r *Room) Again(now time.Time, t *Turn)  { r.tell(r.event(now, policy.Again, t)) }
 

@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	// enough observations of an agent to say that it differs from its class, and of the others in a class to
-	// doubt one.
+	// enough observations of an agent to say that it differs from its class, and of the others to doubt one
 	enough = 20
 	// absurd bounds the factor by which an observation counts as off its forecast, either way; doubtful that
 	// by which an agent may differ from the others and still count for its class.

@@ -37,8 +37,7 @@ const (
 	few, unsure = 20, 3
 	// what may be left out
 	leastLevel, mostLevel = 0.005, 0.3
-	// shift moves a bound of the groups by so much when an answer is on its one side, and by twice that on
-	// the other.
+	// shift moves a bound of the groups by so much for an answer on its one side, by twice that on the other.
 	shift, twice = 1.01, 1.0201
 )
 

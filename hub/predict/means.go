@@ -292,8 +292,7 @@ func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
 	return span(forecast.Seconds() * max(1, times)), seen > 0
 }
 
-// Half returns the time within which half of the first tokens with such a forecast come, as far as that is
-// known.
+// Half returns the time within which half of the first tokens with such a forecast come, if that is known.
 func (m *Means) Half(forecast time.Duration) time.Duration {
 	g := m.seenRanges().group(ms(forecast))
 	if g.middle == 0 {

@@ -54,8 +54,7 @@ const (
 	noMost      = -1      // in place of [Class.Most], where there is none
 )
 
-// Saved returns what was learned until now. It shares memory with the rest, so it is to be written down at
-// once.
+// Saved returns what was learned until now, to be written down at once: it shares memory with the rest.
 func (l *Learned) Saved() (s *Saved, err error) {
 	s = &Saved{Agents: l.Agents, Answers: l.Outputs.hub}
 	if g := l.Outputs.rest; g != nil {

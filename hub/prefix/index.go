@@ -120,8 +120,7 @@ func (x *Index) Look(k *Lookup, p *bus.Prompt) []Holder {
 	return k.all
 }
 
-// Changed reports whether it may have changed who holds any of a prompt's prefixes, since there were so many
-// changes.
+// Changed reports whether it may have changed since so many changes who holds any of a prompt's prefixes.
 func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 	return x.changes != since && slices.ContainsFunc(prefixes, func(p bus.PrefixHash) bool {
 		return x.changed[bus.ShortHash(p.Hash)%changedKept] > since

@@ -99,8 +99,7 @@ func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 // Heard is the number of the last word that was taken in; 0: none was.
 func (b *Cache) Heard() uint64 { return b.reported.seq }
 
-// Missed notes that a message of the agent's report was lost: until all is sent again the report does not
-// count.
+// Missed notes that a message of the agent's report was lost: it does not count until all is sent again.
 func (b *Cache) Missed() {
 	b.reported.known, b.reported.part = false, -1
 	b.weigh()
@@ -275,7 +274,6 @@ func (b *Cache) Judge(asserted, found int) {
 	}
 }
 
-// Speaks reports whether the agent's reports count, and Rules whether nothing else does but what was served
-// just now.
+// Speaks reports whether the agent's reports count, and Rules whether only they and what was just served do.
 func (b *Cache) Speaks() bool { return b.reported.speaks }
 func (b *Cache) Rules() bool  { return b.reported.rules }

@@ -16,8 +16,7 @@ import (
 	"souk/market"
 )
 
-// Entry is a task's state in a queue. [New] makes it, and only the queue changes it, but for what rounds
-// find.
+// Entry is a task's state in a queue. [New] makes it; but for what rounds find only the queue changes it.
 type Entry struct {
 	Barred  bool           // by a policy, from an agent in its last round
 	Short   bool           // by an agent's slot its first token would have come too late

@@ -210,8 +210,7 @@ func without(slots int) float64 {
 }
 
 // beyond returns the part of a wait for a slot that chance does not explain. Before a reading has found slots
-// nobody knows, so none of it counts. Where the slots are gone since, or nothing ended of late, nothing is
-// forgiven.
+// nobody knows, so none of it counts. Where the slots are gone, or nothing ended of late, none is forgiven.
 func (r *capacity) beyond(waited time.Duration) time.Duration {
 	if r.slots == 0 {
 		return 0

@@ -113,8 +113,7 @@ func (p *Plan) ground() (g market.Ground) {
 	return g
 }
 
-// posted clears the round at posted prices: configured, or where a solve had to be stopped. Such a round has
-// no prices.
+// posted clears the round at posted prices, without slot prices: by config, or as a solve was stopped.
 func (p *Plan) posted(out, most int) error {
 	r, c := &p.rest, &p.cleared
 	*r = p.Whole

@@ -10,8 +10,7 @@ import (
 )
 
 // Shares counts the slots that each client had, on the mean of some ten seconds that fade, of those that had
-// one last. The zero Shares knows nobody. Nothing that a client says moves it, but what its tasks kept of
-// slots.
+// one last. The zero Shares knows nobody. No word of a client moves it, but what its tasks kept of slots.
 type Shares struct {
 	ended *bounded.Cache[string, string, share] // of tasks that have ended, by client
 

@@ -241,8 +241,7 @@ func (s *Server) firstLed(ctx context.Context, r follow.Reign) error {
 }
 
 // since has the hub hear the treasury first where another led, and took tasks, since. Where it knows by the
-// treasury alone that its journal is the newest, one that only led is enough: it may have had the treasury
-// contradicted.
+// treasury alone that its journal is the newest, one that only led is enough: it may have contradicted it.
 func (s *Server) since(ctx context.Context) error {
 	by, err := s.stands.Since(ctx, bus.LedKey(s.cfg.Journal))
 	if by == "" && s.twin && s.deps.Journal.Confirmed() {

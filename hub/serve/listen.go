@@ -144,8 +144,7 @@ func (s *Server) completions() bus.Handler {
 	})
 }
 
-// hearing hands messages of one kind to the loop. The subject alone says who speaks: fill takes it from
-// there.
+// hearing hands messages of one kind to the loop. fill says who speaks, by the subject alone.
 func hearing[M any, P interface {
 	*M
 	bus.Message

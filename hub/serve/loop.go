@@ -154,8 +154,7 @@ func (s *Server) hand(in input) bool {
 	}
 }
 
-// pass hands an input to the loop, and waits for room until ctx ends: what the registry says must not be
-// lost.
+// pass hands an input to the loop, and waits for room until ctx ends: what the registry says may not be lost.
 func (s *Server) pass(ctx context.Context, in input) bool {
 	select {
 	case s.in <- in:

@@ -105,8 +105,7 @@ func (r *Room) elsewhere(h *Hold) (wait func()) {
 // new registration can only follow the end of the old lease, so that process is dead. It may have written
 // down completions before: while the registration names its boot as a former one, its holds wait for them. So
 // do those of boots that the node's directory did not have, as where it was made anew or is a copy: whoever
-// has the other may send them. The boot stands in the hold's record, so a hub that was started again knows
-// it, too.
+// has the other may send them. A hub that was started again knows the boot by the hold's record.
 func (r *Room) Registered(h *Hold, reg *bus.Registration) {
 	elsewhere := len(reg.Lives) > 0 && !slices.Contains(reg.Lives, h.Rec.Boot)
 	if h.Rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.Rec.Boot) && !elsewhere {
@@ -138,8 +137,7 @@ func (r *Room) HasNoEnd(h *Hold) bool {
 }
 
 // Asked takes a reader's request for the rest of an answer. The agent's word decides whether it failed, not
-// the reader's: if the hub hears nothing of the agent either, it has failed; else the reader is told to wait
-// for it.
+// the reader's: if the hub does not hear the agent either, it has failed; else the reader is told to wait.
 func (r *Room) Asked(h *Hold, m *bus.Task) {
 	old := h.Next
 	if h.Next = m; old != nil {

@@ -160,8 +160,7 @@ func in(t market.Tariff, owner string) bool {
 type Rule struct {
 	market.Rule `yaml:",inline"`
 
-	// under posted: what agents of a class are paid for a task beside its cost; 0 for a class that is not
-	// named
+	// under posted: what agents of a class are paid for a task beside its cost; 0 where it is not named
 	Tariffs map[string]market.Credits `yaml:"tariffs"`
 	// under tariff: the highest ask for a task that counts, and the tariff where nobody lost
 	Ceiling  market.Credits            `yaml:"ceiling"`

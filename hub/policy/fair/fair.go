@@ -42,8 +42,7 @@ type client struct {
 const (
 	// clients that are remembered
 	mostClients = 1 << 14
-	// what a client had at the most is half of that so much later: pauses of people and of agents' tools are
-	// shorter
+	// what a client had at the most is half of that so much later: pauses of people and of tools are shorter
 	fades = 20 * time.Second
 	// and of what it was owed
 	forgives = 10 * time.Minute

@@ -37,8 +37,7 @@ func (Router) Draw(seed [32]byte, task, agent string) float64 {
 // It is from -[market.MaxWorth] to 0.
 func (Router) Of(p regime.Params, scale market.Credits, draw, most float64,
 	saved market.Credits) market.Credits {
-	// The conversions keep the compiler from fusing a product into the sum, which would round differently
-	// elsewhere.
+	// The conversions keep the compiler from fusing a product into the sum: elsewhere that rounds otherwise.
 	nano := float64(p.Temperature*float64(max(0, scale))*(draw-most)) - float64((1-p.Overlap)*float64(max(0,
 		saved)))
 	if nano >= 0 || math.IsNaN(nano) {
