@@ -110,6 +110,7 @@ type Answer struct {
 	// no usage came: Usage.Output counts what was relayed, Usage.Prompt the prompt ids reported (0: none
 	// were)
 	Unmetered     bool
+	Said          *market.Usage // the engine's usage, where its ids say otherwise: Usage has theirs
 	NoCacheReport bool          // cached_tokens was absent: Usage.Cached is 0 and means nothing
 	TTFT          time.Duration // from the request's first byte to the first event with content
 	ITL           time.Duration // mean between tokens; 0 with fewer than two

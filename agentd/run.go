@@ -265,7 +265,7 @@ func (r *Run) End(a Answer, err error) Ending {
 		Completion: bus.Completion{
 			Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
 			Outcome: bus.OutcomeDone, Finish: a.Finish, Usage: a.Usage, Relayed: r.count,
-			NoCacheReport: a.NoCacheReport, Unmetered: a.Unmetered,
+			NoCacheReport: a.NoCacheReport, Unmetered: a.Unmetered, Said: a.Said,
 			TTFTUS: a.TTFT.Microseconds(), ITLUS: a.ITL.Microseconds(),
 		},
 		Result: bus.Result{

@@ -21,13 +21,15 @@ type Counts struct {
 	Failed    map[bus.Code]int64 `json:"failed"`
 	Late      int64              `json:"late"` // served, but the hold had ended: unpaid
 	// failed before anything was delivered, and served by another agent
-	Moved     int64          `json:"moved"`
-	Abandoned int64          `json:"abandoned"` // never acknowledged
-	Prompt    int64          `json:"prompt_tokens"`
-	Cached    int64          `json:"cached_tokens"`
-	Output    int64          `json:"output_tokens"`
-	Unmetered int64          `json:"unmetered"` // answers without the engine's usage
-	Earned    market.Credits `json:"earned"`    // costs claimed, acknowledged or not
+	Moved     int64 `json:"moved"`
+	Abandoned int64 `json:"abandoned"` // never acknowledged
+	Prompt    int64 `json:"prompt_tokens"`
+	Cached    int64 `json:"cached_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Unmetered int64 `json:"unmetered"` // answers without the engine's usage
+	// answers whose tokens, by their ids, are others than the engine's usage says
+	Differs int64          `json:"usage_differs"`
+	Earned  market.Credits `json:"earned"` // costs claimed, acknowledged or not
 
 	// of its adapter, which a policy had loaded or used again; undone: the engine had no room or failed, or
 	// another one was being loaded
@@ -54,6 +56,9 @@ func (n *Counts) ended(c *bus.Completion) {
 	}
 	if c.Unmetered {
 		n.Unmetered++
+	}
+	if c.Said != nil {
+		n.Differs++
 	}
 	n.Prompt += int64(c.Usage.Prompt)
 	n.Cached += int64(c.Usage.Cached)

@@ -85,6 +85,8 @@ type Completion struct {
 	// the engine reported no cached_tokens: absent, not 0
 	NoCacheReport bool `msgpack:"no_cache_report,omitempty"`
 	Unmetered     bool `msgpack:"unmetered,omitempty"`
+	// the engine's own usage, where the ids that it sent say otherwise: Usage has theirs
+	Said *market.Usage `msgpack:"said,omitempty"`
 	// failed, nothing of it was delivered, and the reader is told only if the acknowledgement is not
 	// CodeMoved
 	Unsaid bool `msgpack:"unsaid,omitempty"`

@@ -40,6 +40,25 @@ func TestAnAccountThatCannotBeIsNamed(t *testing.T) {
 	}
 }
 
+// What an engine's own usage says beside its token ids is on record, and level 6 alone names it; it is
+// settled by the ids.
+func TestAnEngineThatCountsOtherwiseIsNamed(t *testing.T) {
+	h, d := oneRunning(t)
+	h.accept(d)
+	m := completion("a-1", d, market.Usage{Prompt: 100, Output: 10})
+	m.Said = &market.Usage{Prompt: 500, Output: 50}
+	h.must(h.step(m))
+	if found := h.findings(ledger.LevelAcross); len(found) > 0 || h.ack(d.Hold) != "ack " {
+		t.Errorf("%s, %v", h.ack(d.Hold), found)
+	}
+	found := h.findings(ledger.LevelMetering)
+	if len(found) != 1 || !strings.Contains(found[0].Found, "500 and 50") ||
+		!strings.Contains(found[0].Expected, "agent a-1's engine") ||
+		!strings.Contains(found[0].Expected, "100 prompt tokens and 10 output") {
+		t.Error(found)
+	}
+}
+
 // A hub that starts again says the same to an agent whose account it could not take.
 func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 	h, d := oneRunning(t)

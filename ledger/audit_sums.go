@@ -127,6 +127,12 @@ func (a *Audit) meter(seq uint64, h *Hold) {
 			"%s; it was settled at %s for %d prompt tokens of which %d cached, %d output",
 			strings.Join(lies, "; "), c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output)
 	}
+	if u := c.Said; u != nil {
+		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
+			fmt.Sprintf("a usage of agent %s's engine as by its token ids, which were paid: %d prompt tokens "+
+				"and %d output", clip(h.Agent), c.Usage.Prompt, c.Usage.Output), "%d and %d, %d cached",
+			u.Prompt, u.Output, u.Cached)
+	}
 	if least := min(h.Asserted, c.Usage.Prompt); c.Usage.Cached < least {
 		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
 			fmt.Sprintf("at least %d cached tokens: agent %s got the task because it said that it holds %d",

@@ -209,6 +209,11 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			r.Capture.Claim = &Claim{Usage: r.Capture.Usage, Relayed: 3, Cost: r.Capture.Cost}
 			return f
 		}},
+		{"an engine whose usage is not what its ids say", 6, "I5", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Capture.Said = &market.Usage{Prompt: 5 * r.Capture.Usage.Prompt, Output: 50}
+			return f
+		}},
 		{"a cost that usage does not explain", 6, "I5", func(f []Frame) []Frame {
 			_, r := first(f, KindCapture)
 			h := holdOf(f, r.Capture.Hold).Hold

@@ -161,7 +161,8 @@ func TestEncodingKeepsEveryRecord(t *testing.T) {
 		market.Task{ID: "bob/t1", Client: "bob"})...)
 	holds := d.book.OpenHolds()
 	d.must(NewCapture(d.name, holds[0],
-		Capture{Outcome: "cancelled", Cost: 7, Unmetered: true, Finish: "stop", TTFTUS: 12}, d.nextSalt()),
+		Capture{Outcome: "cancelled", Cost: 7, Unmetered: true, Finish: "stop", TTFTUS: 12,
+			Said: &market.Usage{Prompt: 45, Cached: 3, Output: 50}}, d.nextSalt()),
 		NewVoid(d.name, holds[1], "agent_failed", d.nextSalt()))
 	d.must(NewReturn(d.name, 1, "bob", 100, d.nextSalt()))
 	for _, f := range d.frames {

@@ -120,13 +120,16 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		c := &Capture{Hold: d.Text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
 			Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}, TTFTUS: d.Varint()}
 		flags := d.Byte()
-		if flags > 7 {
+		if flags > 15 {
 			d.Fail("unknown flags")
 		}
 		c.Unmetered, c.NoCacheReport = flags&1 != 0, flags&2 != 0
 		if flags&4 != 0 {
 			c.Claim = &Claim{Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()},
 				Relayed: d.Int(), Most: d.Int(), Cost: d.Credits()}
+		}
+		if flags&8 != 0 {
+			c.Said = &market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}
 		}
 		r.Capture = c
 	case KindVoid:

@@ -101,10 +101,14 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendStrings(b, c.Hold, c.Outcome, c.Finish)
 		b = appendInts(b, int64(c.Cost), int64(c.Usage.Prompt), int64(c.Usage.Cached), int64(c.Usage.Output),
 			c.TTFTUS)
-		b = append(b, flag(c.Unmetered, 1)|flag(c.NoCacheReport, 2)|flag(c.Claim != nil, 4))
+		b = append(b, flag(c.Unmetered, 1)|flag(c.NoCacheReport, 2)|flag(c.Claim != nil, 4)|
+			flag(c.Said != nil, 8))
 		if q := c.Claim; q != nil {
 			b = appendInts(b, int64(q.Usage.Prompt), int64(q.Usage.Cached), int64(q.Usage.Output),
 				int64(q.Relayed), int64(q.Most), int64(q.Cost))
+		}
+		if u := c.Said; u != nil {
+			b = appendInts(b, int64(u.Prompt), int64(u.Cached), int64(u.Output))
 		}
 	case r.Void != nil:
 		b = appendStrings(b, r.Void.Hold, r.Void.Reason)

@@ -288,6 +288,7 @@ func FuzzDecodeFrame(f *testing.F) {
 			c := *r.Capture
 			c.Claim = &Claim{Usage: market.Usage{Prompt: 9, Cached: 3, Output: 1 << 20}, Relayed: 7, Most: 8,
 				Cost: 12}
+			c.Said = &market.Usage{Prompt: 45, Cached: 3, Output: 50}
 			r.Capture = &c
 			f.Add(AppendFrame(nil,
 				&Frame{Version: FrameVersion, Epoch: fr.Epoch, Seq: fr.Seq, Time: fr.Time,

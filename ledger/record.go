@@ -129,6 +129,8 @@ type Capture struct {
 	Finish        string
 	TTFTUS        int64
 	Claim         *Claim `json:",omitempty"` // the agent's account, where it cannot be true; nil otherwise
+	// the engine's own usage, where its token ids say otherwise, by which Usage is; nil otherwise
+	Said *market.Usage `json:",omitempty"`
 }
 
 // Claim is an agent's account of a task that cannot be true, word for word. The capture beside it has the

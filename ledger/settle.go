@@ -168,6 +168,8 @@ func (r *Record) validEnd(h *Hold) error {
 	case c.Claim != nil && !c.Claim.valid():
 		return broken(ErrIllegal, "I17", r.ID, "a claim of 0 <= cached <= prompt, and no negative number",
 			"%+v", *c.Claim)
+	case c.Said != nil && !(&Claim{Usage: *c.Said}).valid():
+		return broken(ErrIllegal, "I17", r.ID, "the engine's usage likewise", "%+v", *c.Said)
 	case len(c.Finish) > maxID || len(c.Outcome) > maxID:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("finish and outcome of at most %d bytes", maxID),
 			"%d and %d", len(c.Finish), len(c.Outcome))

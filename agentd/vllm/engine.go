@@ -210,7 +210,7 @@ func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chu
 				} else {
 					e.pace.moved(now, now.Sub(m.last))
 				}
-				m.saw(now, s.batch.count)
+				m.saw(now, s.batch.count, len(s.batch.ids))
 				e.beat.saw(now, s.batch.count)
 			}
 			if err := token(s.batch.take()); err != nil {
@@ -321,9 +321,11 @@ func blame(status int, said []byte) bus.Code {
 type meter struct {
 	start, first, last time.Time
 	firstCount, count  int
+	ids                int // of these, tokens that came with ids
 }
 
-func (m *meter) saw(now time.Time, count int) {
+func (m *meter) saw(now time.Time, count, ids int) {
+	m.ids += ids
 	if m.first.IsZero() {
 		m.first, m.firstCount = now, count
 	}
@@ -342,13 +344,26 @@ func (m *meter) gap() time.Duration {
 	return 0
 }
 
-// answer sums up the answer. Where the engine sent no usage, it counts what was relayed.
+// answer sums up the answer. Where the engine sent no usage, it counts what was relayed; and where it said
+// which tokens there are, as many as these, whatever its usage says.
 func (m *meter) answer(b *batch) agentd.Answer {
 	a := agentd.Answer{Finish: b.finish, Stop: b.stop}
 	if b.metered {
 		a.Usage = market.Usage{Prompt: b.usage.Prompt, Output: b.usage.Output, Cached: max(b.usage.Cached, 0)}
 		a.Usage.Cached = min(a.Usage.Cached, a.Usage.Prompt)
 		a.NoCacheReport = b.usage.Cached < 0
+		said := a.Usage
+		if b.promptIDs > 0 {
+			a.Usage.Prompt, a.Usage.Cached = b.promptIDs, min(said.Cached, b.promptIDs)
+		}
+		if m.ids == m.count && m.ids+b.promptIDs > 0 {
+			a.Usage.Output = m.ids
+		}
+		if a.Usage != said {
+			said.Prompt, said.Output = min(said.Prompt, bus.MaxTokens), min(said.Output, bus.MaxTokens)
+			said.Cached = min(said.Cached, said.Prompt)
+			a.Said = &said
+		}
 	} else {
 		a.Usage = market.Usage{Prompt: b.promptIDs, Output: m.count}
 		a.Unmetered, a.NoCacheReport = true, true

@@ -119,7 +119,7 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 
 // stopped is an answer that we ended at a stop string: the engine never said what it used.
 func stopped(a agentd.Answer, stop string) agentd.Answer {
-	a.Finish, a.Unmetered, a.NoCacheReport = "stop", true, true
+	a.Finish, a.Unmetered, a.NoCacheReport, a.Said = "stop", true, true, nil
 	a.Stop, _ = json.Marshal(stop)
 	return a
 }

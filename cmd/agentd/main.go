@@ -115,8 +115,9 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 
 // gauges returns a node's figures for Prometheus.
 func gauges(s agentd.Stats) []daemon.Gauge {
-	off, caught := 0, int64(0)
+	off, caught, differs := 0, int64(0), int64(0)
 	for _, a := range s.Agents {
+		differs += a.Differs
 		for _, p := range a.Policies {
 			if p.Why != "" {
 				off++
@@ -131,6 +132,8 @@ func gauges(s agentd.Stats) []daemon.Gauge {
 			Value: float64(off)},
 		{Name: "souk_agentd_answers_caught", Help: "Answers so far that held what a policy looks for.",
 			Value: float64(caught), Counts: true},
+		{Name: "souk_agentd_usage_differs", Help: "Answers so far whose engine's usage was not what its token ids say.",
+			Value: float64(differs), Counts: true},
 	}
 }
 

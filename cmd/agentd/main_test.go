@@ -103,16 +103,19 @@ func TestNoMarketThere(t *testing.T) {
 	}
 }
 
-// What Prometheus watches are the policies that are off now, and all answers that were caught.
+// What Prometheus watches are the policies that are off now, all answers that were caught, and all whose
+// engine counted otherwise than it sent.
 func TestGauges(t *testing.T) {
 	s := agentd.Stats{Agents: make([]agentd.AgentStats, 2)}
 	s.Agents[0].Policies = []policy.State{{Hook: "guard", Why: "it panicked"}, {Hook: "adapter"}}
 	s.Agents[0].Caught, s.Agents[1].Caught = map[string]int64{"a": 2, "b": 1}, map[string]int64{"a": 4}
+	s.Agents[0].Differs, s.Agents[1].Differs = 2, 3
 	got := map[string]float64{}
 	for _, g := range gauges(s) {
 		got[g.Name] = g.Value
 	}
-	if got["souk_agentd_policies_off"] != 1 || got["souk_agentd_answers_caught"] != 7 {
+	if got["souk_agentd_policies_off"] != 1 || got["souk_agentd_answers_caught"] != 7 ||
+		got["souk_agentd_usage_differs"] != 5 {
 		t.Errorf("%v", got)
 	}
 }

@@ -207,8 +207,7 @@ func (r *Room) startIdle(p *client) {
 }
 
 // idled returns a client's money above low water, as the client had no open task for so long: it is of more
-// use at other hubs. If there are many such accounts, all of the money goes back, and the account is
-// forgotten.
+// use at other hubs. If such accounts are many, all of it goes back, and the account is forgotten.
 func (r *Room) idled(p *client) {
 	many := len(r.clients) > idleAccounts
 	if len(p.open) > 0 || r.clients[p.name] != p {

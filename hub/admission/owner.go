@@ -11,8 +11,7 @@ import (
 // looks up the task's owner: it asks all hubs whether they know it. Where two lookups cross, or a hub lets
 // the task go between them, each door hears that nobody has it. So a hub remembers for a while which doors
 // looked it up, and takes the task of one of them alone: of the one whose name comes first, and of none that
-// has not asked while another has. The other is to look it up once more, and finds it where the first has put
-// it.
+// has not asked while another has. The other is to look it up once more, and finds it where the first put it.
 
 const (
 	// lookupFor is how long a lookup counts. A door's word that no hub has the task is believed for unheard

@@ -20,15 +20,13 @@ import (
 // an answer of the expected length, at the cheapest agent that may serve it; and of a usual task
 // ([ledger.Usual]), which depends on no bid of the round and is the same for all. A second costs every such
 // task the same, and the more the longer it has waited, so that among them the first to come is served first:
-// else it was all one to a plan who of them waited, and the last did so up to four times as long as in a
-// line.
+// else it was all one to a plan who of them waited, and the last up to four times as long as in a line.
 type Terms struct {
 	Multiple float64 `yaml:"multiple"` // worth, in cards of the task or of a usual one, whichever is more
 	Delta    float64 `yaml:"delta"`    // weight of quality against latency
 	Second   float64 `yaml:"second"`   // what a second costs, in cards of a usual task
 	// The most that a task without max_tokens may cost beside its premium, in its cards or a usual one's: it
-	// is held until the task ends, and an answer that reaches it is cut. An engine's context would bound it
-	// at hundreds.
+	// is held until the task ends, and an answer that reaches it is cut. A context bounds it at hundreds.
 	Hold float64 `yaml:"hold"`
 }
 

@@ -181,8 +181,7 @@ func (a *Agent) Seen(e *estimate.Estimate, in estimate.Delay) ledger.Seen {
 // worstFirst bounds how long the first token of an answer may take: several times what is expected, for a
 // queue or another's long prompt. It assumes that nothing is cached, as the client may know that what is
 // inferred is wrong, and the most tokens for a picture, as nobody knows how many it has before it was
-// computed. Where enough answers of about that length were seen it is what one in a thousand takes, if that
-// is less.
+// computed. Where enough answers of that length were seen it is what one in a thousand takes, if less.
 func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Delay) time.Duration {
 	f := t.Features(e)
 	f.Cached = 0

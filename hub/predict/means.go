@@ -10,8 +10,7 @@ import (
 // forget: TTFT as a [line] fitted by least squares over decayed sums; output as a share of max_tokens; prompt
 // tokens as a ratio to the door's estimate. Of its own the agent has the difference of its TTFT, once there
 // is evidence for it, and the slowest time between tokens. Forecasts depend only on the class's configuration
-// and its observations, in their order, so that the same history gives the same round. Not for concurrent
-// use.
+// and its observations, in their order, so that the same history gives the same round. For one goroutine.
 type Means struct {
 	// what every quote reads stands first, and so together in memory
 	class    *Class

@@ -1,5 +1,4 @@
-// Package predict expects what a task will need on an agent: how long to its first token, how many tokens
-// in and out.
+// Package predict expects what a task needs on an agent: how long to its first token, tokens in and out.
 package predict
 
 import (

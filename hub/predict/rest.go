@@ -2,8 +2,7 @@ package predict
 
 import "time"
 
-// Gate learns what forecasts leave over, and adds it while that saves errors. Package hub/predict/tree has
-// one.
+// Gate learns what forecasts leave over, and adds it while that saves errors. One is hub/predict/tree.
 type Gate interface {
 	// Add returns the correction to a forecast: 0 while the gate is shut. With slopes, the forecast is a line
 	// that rises at least so fast with the features, and the corrected forecast still falls nowhere.

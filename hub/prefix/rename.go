@@ -4,8 +4,7 @@ import "souk/bus"
 
 // Resolve has a prompt and the index agree on the names of its prefixes, where the key that prefixes are
 // named by is about to change, or has just changed. Where its text is known by the names that come next, the
-// prompt goes by these; and what agents are believed to hold by its former names they hold by these from now
-// on.
+// prompt goes by these; and what agents are believed to hold by its former names they now hold by these.
 func (x *Index) Resolve(p *bus.Prompt) {
 	if p.Next.Of(p.Prefixes) && x.knows(p.Next.At(0)) {
 		p.Turn()

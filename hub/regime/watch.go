@@ -196,8 +196,7 @@ func (w *Watch) Served(waited, first, idle time.Duration) {
 }
 
 // Missed observes so many tasks that waited for so long, and were not served. As nobody knows how much longer
-// they would have had to, they count as long as the longest that waits: else who gives up soon would hide who
-// does not.
+// they would have had to, they count as long as the longest that waits: else who gives up soon hides others.
 func (w *Watch) Missed(waited, idle time.Duration, times int) {
 	x := &w.past[w.at]
 	x.turned += times

@@ -37,8 +37,7 @@ type Deps struct {
 // Server runs a Node.
 //
 // One goroutine steps the Node through whatever has arrived; a second makes frames durable, all that have
-// queued up with one sync, and only then sends what follows from them. The first does not wait for the
-// second.
+// queued up with one sync, and only then sends what follows from them. The first does not wait for it.
 type Server struct {
 	cfg  hub.Config
 	deps Deps

@@ -69,8 +69,7 @@ func (s *Server) write() {
 }
 
 // gather adds the turns that have queued up. A group in which nothing is urgent waits up to linger for more.
-// An agent repeats a completion until it is acknowledged, so a settlement can wait to share the next round's
-// sync.
+// An agent repeats a completion until it is acknowledged, so a settlement can share the next round's sync.
 func (s *Server) gather(group []todo, timer *time.Timer) []todo {
 	urgent := group[0].urgent()
 	timer.Reset(linger)

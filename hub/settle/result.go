@@ -90,7 +90,7 @@ func (r *Room) account(h *Hold, c *bus.Completion) (fair *bus.Completion, rec le
 	}
 	rec = ledger.Capture{
 		Outcome: fair.Outcome, Usage: fair.Usage, Unmetered: fair.Unmetered,
-		NoCacheReport: fair.NoCacheReport, TTFTUS: fair.TTFTUS,
+		NoCacheReport: fair.NoCacheReport, TTFTUS: fair.TTFTUS, Said: fair.Said,
 		Finish: strings.ToValidUTF8(fair.Finish[:min(len(fair.Finish), bus.MaxID)], ""),
 		Cost: market.Settle(h.Rec.Settle, h.Rec.Price, h.Rec.Tariff, h.Rec.Quoted, fair.Usage,
 			h.Rec.Amount-h.Rec.Premium),

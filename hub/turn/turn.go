@@ -45,8 +45,7 @@ type Turn struct {
 }
 
 // Settling is how long it takes until things have settled: an agent that counts more tasks than the hub for
-// so long runs more; one that was restarted has said by then what it had served; and whoever was cut off the
-// bus is back.
+// so long runs more; one that was restarted has said by then what it had served; and who was cut off is back.
 const Settling = 2 * time.Second
 
 // State says whether the hub may record anything. The Node sets it, but for Doubt.

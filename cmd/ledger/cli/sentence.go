@@ -59,6 +59,9 @@ func sentence(r *ledger.Record) string {
 			s += fmt.Sprintf("; its agent claimed %s for %d prompt tokens (%d cached) and %d output, %d "+
 				"relayed", q.Cost, q.Usage.Prompt, q.Usage.Cached, q.Usage.Output, q.Relayed)
 		}
+		if u := c.Said; u != nil {
+			s += fmt.Sprintf("; its engine said %d prompt tokens (%d cached) and %d output", u.Prompt, u.Cached, u.Output)
+		}
 		return s
 	case r.Void != nil:
 		if r.Void.Reason == string(bus.CodeLateFirst) {
