@@ -48,18 +48,21 @@ func canContinue(members map[string]json.RawMessage) error {
 			continue
 		}
 		neutral, known := harmlessAs[name]
+		var format object
 		switch {
 		case known && isOne(v, neutral...):
 		case name == "messages" && !onlyText(v):
 			return unsupported("messages: images and other parts that are not text cannot be continued " +
 				"elsewhere")
 		case name == "messages":
-		case name == "response_format" && plainFormat(v):
-		case (name == "frequency_penalty" || name == "presence_penalty") && isNumber(v) &&
+		case name == "response_format" && json.Unmarshal(v, &format) == nil &&
+			isOne(format["type"], `"text"`):
+		case (name == "frequency_penalty" || name == "presence_penalty") &&
+			json.Unmarshal(v, new(float64)) == nil &&
 			// what they take from a token is a bias, unless another is multiplied with it
 			isOne(members["repetition_penalty"], "", "null", "1", "1.0"):
 		// the same values, in another shape
-		case (name == "logprobs" || name == "top_logprobs") && isCount(v):
+		case (name == "logprobs" || name == "top_logprobs") && json.Unmarshal(v, new(uint8)) == nil:
 		case name == "tools" && isOne(members["tool_choice"], "", "null", `"auto"`, `"none"`):
 		case name == "min_tokens" && (isOne(v, "0") || isOne(members["stop"], "", "null", "[]", `""`)):
 		default:
@@ -93,16 +96,6 @@ var harmlessAs = map[string][]string{
 	"parallel_tool_calls": {"true", "false"}, "suffix": {`""`},
 }
 
-func isNumber(v json.RawMessage) bool {
-	var x float64
-	return json.Unmarshal(v, &x) == nil
-}
-
-func isCount(v json.RawMessage) bool {
-	var n uint8
-	return json.Unmarshal(v, &n) == nil
-}
-
 func isOne(v json.RawMessage, of ...string) bool {
 	return slices.Contains(of, string(bytes.TrimSpace(v)))
 }
@@ -110,11 +103,6 @@ func isOne(v json.RawMessage, of ...string) bool {
 // object has the members of a JSON object, by their very names: [encoding/json] takes "Type" for type. Of two
 // of a name it has the last, as engines do.
 type object map[string]json.RawMessage
-
-func plainFormat(v json.RawMessage) bool {
-	var f object
-	return json.Unmarshal(v, &f) == nil && isOne(f["type"], `"text"`)
-}
 
 func onlyText(messages json.RawMessage) bool {
 	var list []object
