@@ -255,7 +255,8 @@ func (a AgentConfig) faults() (errs []error) {
 // CheckURL says what is wrong with an engine's base URL.
 func CheckURL(base string) error {
 	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%q is not like http://127.0.0.1:8000", bus.Redact(base))
 	}
 	root, ends := strings.CutSuffix(strings.TrimRight(base, "/"), "/v1")

@@ -64,6 +64,8 @@ func TestDecodeConfig(t *testing.T) {
 		{"id: tiny-1", "id: tiny.1", `agents[0].id: "tiny.1" is not an id`},
 		{"http://127.0.0.1:8000", "127.0.0.1:8000",
 			`agents[0].engine.url: "127.0.0.1:8000" is not like http://`},
+		{"http://127.0.0.1:8000", "http://127.0.0.1:8000/?key=1",
+			`"http://127.0.0.1:8000/?key=1" is not like http://`},
 		{"http://127.0.0.1:8000", "http://10.0.0.7:8000/team/v1/",
 			`agents[0].engine.url: "http://10.0.0.7:8000/team/v1/" ends with /v1, which is added: give it without ` +
 				`/v1, as http://10.0.0.7:8000/team`},

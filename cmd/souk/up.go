@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"souk/agentd"
+	"souk/bus"
 	"souk/classifier"
 	"souk/cmd/console"
 	"souk/cmd/local"
@@ -59,15 +60,22 @@ func (f *marketFlags) load() (local.Config, error) {
 		}
 	}
 	if len(f.vllm) > 0 {
+		asked := map[string]bool{}
 		for _, base := range f.vllm {
-			if err := agentd.CheckURL(base); err != nil {
+			err := agentd.CheckURL(base)
+			if root := strings.TrimRight(base, "/"); err == nil && asked[root] {
+				err = fmt.Errorf("%s stands twice", bus.Redact(root))
+			} else {
+				asked[root] = true
+			}
+			if err != nil {
 				return c, fmt.Errorf("--vllm: %w", err)
 			}
 		}
 		if _, err := local.Card(f.vllmRow); err != nil {
 			return c, fmt.Errorf("--vllm-price-row: %w", err)
 		}
-		c = c.WithEngines(f.vllm, f.vllmRow, os.Getenv(vllmKey))
+		c = c.WithEngines(f.vllm, f.vllmRow, strings.TrimSpace(os.Getenv(vllmKey)))
 	}
 	if f.listen != "" {
 		c.Listen = f.listen

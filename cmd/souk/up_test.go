@@ -66,4 +66,14 @@ func TestTheKeyOfAServer(t *testing.T) {
 		!strings.Contains(err.Error(), "without /v1, as http://127.0.0.1:8000") {
 		t.Errorf("with /v1: %v", err)
 	}
+	// as a file of secrets ends
+	t.Setenv("VLLM_API_KEY", "sk-engine\n")
+	f.vllm = []string{"http://127.0.0.1:8000"}
+	if c, err := f.load(); err != nil || c.Agents[0].Engine.APIKey != "sk-engine" {
+		t.Errorf("with a line's end: %+v, %v", c.Agents, err)
+	}
+	f.vllm = []string{"http://127.0.0.1:8000", "http://127.0.0.1:8000/"}
+	if _, err := f.load(); err == nil || !strings.Contains(err.Error(), "stands twice") {
+		t.Errorf("one server twice, whose room would be sold twice: %v", err)
+	}
 }
