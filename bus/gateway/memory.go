@@ -83,7 +83,7 @@ func (s *share) resize(n int) error {
 	more := n - s.held
 	if all := s.key.Add(int64(more)); more > 0 && all > s.half(all-int64(more)) {
 		s.key.Add(-int64(more))
-		return s.refuseKey()
+		return s.refuseKey(n)
 	}
 	if !s.of.take(more) {
 		s.key.Add(-int64(more))
@@ -99,15 +99,20 @@ func (s *share) half(now int64) int64 { return (s.of.front() - s.of.used.Load() 
 // may reports why it may not have n bytes more now, if so.
 func (s *share) may(n int) error {
 	switch now := s.key.Load(); {
-	case s.of.used.Load()+int64(n) > s.of.front():
+	case s.of.used.Load()+int64(n) > s.of.front() && int64(s.held+n) <= s.of.front()/2:
 		return s.of.refuse()
 	case now+int64(n) > s.half(now):
-		return s.refuseKey()
+		return s.refuseKey(s.held + n)
 	}
 	return nil
 }
 
-func (s *share) refuseKey() error {
+// refuseKey refuses what a key's requests have no room for. What one alone never has is too large.
+func (s *share) refuseKey(n int) error {
+	if int64(n) > s.of.front()/2 {
+		return refuse(bus.CodeTooLarge, "to read this takes %d bytes, and a request has %d at most here, by the "+
+			"gateway's max_memory: send a smaller one", n, s.of.front()/2)
+	}
 	return again(bus.CodeNoRoom, retryDefault*time.Millisecond, "requests that come with this key take half of "+
 		"this gateway's free memory: send fewer at once, or ask again")
 }

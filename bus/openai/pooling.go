@@ -48,6 +48,9 @@ func (b *body) judgePooling() error {
 		return err
 	case b.refused != nil: // since the body was read
 		return b.refused
+	case p.bytes > bus.MaxTokens && b.kind() == bus.KindEmbedding:
+		return refusal(bus.CodePromptTooLong, "input: %d bytes of text, at most %d are taken: send fewer texts at once",
+			p.bytes, bus.MaxTokens)
 	case p.bytes > bus.MaxTokens:
 		return refusal(bus.CodePromptTooLong, "query: read with each of %d documents it has %d bytes, at most %d are "+
 			"taken: send fewer documents at once", p.texts, p.bytes, bus.MaxTokens)

@@ -57,6 +57,18 @@ func TestManyIDsAreOneText(t *testing.T) {
 	}
 }
 
+// What has too much text is named as its client named it.
+func TestPoolingTasksOfTooMuchText(t *testing.T) {
+	long := strings.Repeat("x", bus.MaxTokens)
+	for body, want := range map[string]string{`{"input":"x` + long + `"}`: "input: 16777217 bytes of text",
+		`{"query":"` + long[:1<<20] + `","documents":["` + strings.Repeat(`a","`, 20) + `a"]}`: "query: read",
+	} {
+		if _, _, err := PoolingAnswer([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.30s: %v, want %s", body, err, want)
+		}
+	}
+}
+
 // Answers to pooling tasks are read before anybody pays for them.
 func TestPooledAnswers(t *testing.T) {
 	const good = `{"data":[{"index":0,"embedding":[0.5,1e-3]},{"embedding":"AAAA","index":1}],` +

@@ -538,6 +538,25 @@ func TestD8HeadersOnTheirWay(t *testing.T) {
 	})
 }
 
+// A body for which a request never has room is too large: whoever is told to come again would do so for ever.
+func TestBodiesThatNeverFit(t *testing.T) {
+	onStage(t, small, func(t *testing.T, st *stage) {
+		for path, size := range map[string]int{"/v1/messages": 1200 << 10, "/v1/chat/completions": 3 << 20,
+			"/v1/embeddings": 6 << 20} {
+			body := strings.NewReader(strings.Repeat(" ", size))
+			a, err := st.client.Do(st.request(t.Context(), path, body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, _ := io.ReadAll(a.Body)
+			a.Body.Close()
+			if a.StatusCode != 413 || !strings.Contains(string(said), "max_memory") {
+				t.Errorf("%s of %d bytes: %d %s", path, size, a.StatusCode, said)
+			}
+		}
+	})
+}
+
 // D8: bodies that come slowly with one key leave half of what is free to all others.
 func TestD8OneKeyLeavesRoomForOthers(t *testing.T) {
 	onStage(t, small, func(t *testing.T, st *stage) {
