@@ -49,8 +49,6 @@ type Run struct {
 	forgets   bool   // the engine's template leaves reasoning out of later prompts
 	shared    bool   // prompts of other cache groups are found in the engine's cache, too
 	ids       bool   // the engine said which tokens these are
-	told      bool   // and those of the prompt
-	guessed   bool   // but not all of them
 	thought   int    // output tokens that are reasoning, and what came before these
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
@@ -115,13 +113,12 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		}
 	}
 	if c.Prompt > 0 {
-		r.prompt, r.told = c.Prompt, true
+		r.prompt = c.Prompt
 	}
 	if r.pools && r.beyond() { // than any text of so many bytes has
 		r.prompt = r.d.PromptMost
 	}
 	r.began, r.ids = r.began || c.Events > 0, r.ids || len(c.Tokens) > 0
-	r.guessed = r.guessed || c.Count != len(c.Tokens)
 	for i := 0; i < len(c.Extra) && r.tool == 0; i++ {
 		r.tool = bus.ToolKey(toolOf(c.Extra[i].Choice))
 	}
@@ -288,9 +285,6 @@ func (r *Run) End(a Answer, err error) Ending {
 	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens || r.pools && a.Usage.Prompt != r.prompt {
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
-	} else if r.ids && r.told && !r.guessed && (a.Usage.Prompt != r.prompt || a.Usage.Output != r.count) {
-		c.Unmetered, c.Usage = true, market.Usage{Prompt: r.prompt, Cached: min(a.Usage.Cached, r.prompt-1),
-			Output: r.count}
 	}
 	if r.shared { // what others asked is not told by a bill
 		c.Usage.Cached = min(c.Usage.Cached, max(d.Cached, d.Asserted))
