@@ -270,7 +270,7 @@ has the history; ` + "`lab crowd`" + ` and ` + "`lab economics`" + ` the rest):
   to 1.2 times on all four, and the longest wait 0.9 to 1.3 times, as asked.
 * **Lies over many rounds** gain 2 % at most but for the thrifty at a tenth too much, who say half their patience: 4.6
   +- 2.3 %. ` + "`market/doc.go`" + ` has the reason.
-* **The hub and its parts** have some 18,700 lines of Go, and 15,000 were asked. What were seven tolls
+* **The hub and its parts** have some 18,500 lines of Go, and 15,000 were asked. What were seven tolls
   is one rule; what is left are features, and none of them could go without a loss that a page shows: forecasts,
   caches, failover, settlement, the papers' own policies. A round reaches up to 800 functions, and 120 were asked:
   15 of them are package hub's own, the rest are rooms, records and the solver.
