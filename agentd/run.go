@@ -282,7 +282,11 @@ func (r *Run) End(a Answer, err error) Ending {
 		err = ErrCancelled
 	}
 	// what an engine says is not believed where it is more than it was asked for
-	if err != nil || a.Unmetered || a.Usage.Output > d.MaxTokens || r.pools && a.Usage.Prompt != r.prompt {
+	said := a.Usage
+	if a.Said != nil {
+		said = *a.Said
+	}
+	if err != nil || a.Unmetered || said.Output > d.MaxTokens || r.pools && a.Usage.Prompt != r.prompt {
 		c.Unmetered, c.Usage = true, r.usage(r.count)
 		c.NoCacheReport = c.Usage.Cached == 0 // else what the same text implies, which is charged as hits
 	}

@@ -171,6 +171,13 @@ func TestLyingUsageIsCapped(t *testing.T) {
 		nil); e.Completion.Cost != 1000 {
 		t.Errorf("cost %d", e.Completion.Cost)
 	}
+	// ids say what the answer has, and nothing says what its prompt has but who claims too much
+	said := market.Usage{Prompt: 1 << 20, Output: 1 << 20}
+	e := NewRun(dispatch("h"), "a1", "tiny", 16).End(Answer{Finish: "stop",
+		Usage: market.Usage{Prompt: 1 << 20, Output: 1}, Said: &said}, nil)
+	if u := e.Completion.Usage; u.Prompt != dispatch("h").Task.Prompt.Tokens || !e.Completion.Unmetered {
+		t.Errorf("usage %+v, want the estimate of the prompt", u)
+	}
 }
 
 func TestRunEndings(t *testing.T) {

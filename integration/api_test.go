@@ -112,8 +112,8 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, pattern := range may.Publish {
-			if strings.HasPrefix(pattern, "$") {
-				continue // what `nats micro` asks
+			if strings.HasPrefix(pattern, "$") || strings.Contains(pattern, ".piece.") {
+				continue // what `nats micro` asks; pieces of a large body, which nobody writes by hand
 			}
 			spoken := "(?m)^" + strings.NewReplacer(".", `\.`, "*", `[^.\n]+`).Replace(pattern) + "$"
 			if !regexp.MustCompile(spoken).MatchString(subjects) {

@@ -47,7 +47,8 @@ func TestEnginesThatMisbehave(t *testing.T) {
 			return err == nil
 		}, "", 40},
 		"a usage beyond what was asked for": {func(w io.Writer) bool {
-			io.WriteString(w, event(said("Hello"), "")+event(finished, "")+
+			io.WriteString(w, event(`{"index":0,"delta":{"content":"Hello"},"finish_reason":null}`, "")+
+				event(finished, "")+
 				event("", `,"usage":{"prompt_tokens":1000000,"completion_tokens":1000000,"total_tokens":2000000}`)+"data: [DONE]\n\n")
 			return false
 		}, "", 40},

@@ -252,17 +252,17 @@ func TestAServerBecomesAnother(t *testing.T) {
 // Ollama loads a model when it is first asked for anything: that it answers late then is no fault.
 func TestAServerThatLoadsAtTheFirstRequest(t *testing.T) {
 	ollama := twin{says: map[string]string{"/v1/models": listing("library", "")}}
-	loads := 0
+	var loads atomic.Int64
 	e := engineAt(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			loads++
+			loads.Add(1)
 			io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 			return
 		}
 		ollama.ServeHTTP(w, r)
 	}).URL, func(c *agentd.EngineConfig) { c.Probe = 20 * time.Millisecond })
-	if info, err := e.Info(t.Context()); err != nil || info.Pools != "" || loads == 0 {
-		t.Errorf("%+v, %v, asked %d times", info, err, loads)
+	if info, err := e.Info(t.Context()); err != nil || info.Pools != "" || loads.Load() == 0 {
+		t.Errorf("%+v, %v, asked %d times", info, err, loads.Load())
 	}
 }
