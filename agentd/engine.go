@@ -15,7 +15,7 @@ import (
 	"souk/market"
 )
 
-// Engine is one server as its agent uses it; made by agentd/vllm.
+// Engine is a server as its agent uses it; made by agentd/vllm.
 //
 // Complete asks for an answer to r. That to a pooling task comes whole, and is handed on in pieces. Anything
 // else it sends with stream: true, calls token for every read of the engine's socket that held at least

@@ -35,9 +35,9 @@ func notTags(s string) error {
 // Tag is a pair that a request says of itself.
 type Tag struct{ Name, Value string }
 
-// Tags writes tags down, by name, each name once: the first counts. secret is empty, or stands before each
+// Tags writes tags down, by name, each name once: the first counts. salt is empty, or stands before each
 // value, and then its hash is kept in its place.
-func Tags(tags []Tag, secret string) string {
+func Tags(tags []Tag, salt string) string {
 	var all []string
 	names := map[string]bool{}
 	for _, t := range tags[:min(len(tags), MaxTag)] {
@@ -46,8 +46,8 @@ func Tags(tags []Tag, secret string) string {
 		}
 		names[t.Name] = true
 		value := short(t.Value, MaxTagText)
-		if secret != "" {
-			value = hashed(secret + "\x00" + t.Name + "\x00" + t.Value)
+		if salt != "" {
+			value = hashed(salt + "\x00" + t.Name + "\x00" + t.Value)
 		}
 		all = append(all, url.QueryEscape(short(t.Name, MaxTagName))+"="+url.QueryEscape(value))
 	}

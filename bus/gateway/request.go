@@ -38,11 +38,11 @@ func requestIn(r *http.Request) request {
 
 // label says of a task which request it is of, unless its id does, with which key that came, and its tags.
 func (s *Server) label(t *bus.Task, of request, k *bus.APIKey, tags []bus.Tag) {
-	secret := ""
+	salt := ""
 	if s.c.HashTags {
-		secret = k.Client
+		salt = k.Client
 	}
-	t.Key, t.Tags = k.ID, bus.Tags(tags, secret)
+	t.Key, t.Tags = k.ID, bus.Tags(tags, salt)
 	if t.ID != of.id && !(of.ours && strings.HasPrefix(t.ID, of.id)) {
 		t.Request = of.id
 	}
