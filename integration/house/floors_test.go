@@ -70,11 +70,11 @@ var floors = []floor{
 		pure: true},
 	{name: "the language", packages: []string{"bus"}, pure: true},
 	{name: "the ledger", packages: []string{"ledger"}, pure: true},
-	{name: "how far a journal is", packages: []string{"bus/tip"}, pure: true},
+	{name: "how far a journal is", packages: []string{"bus/tip", "ledger/checkpoint"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
 		"market/flow", "market/certify", "bus/bounded", "bus/exact", "bus/learned", "bus/likeness",
-		"bus/packed", "agentd/vllmsim/kv",
+		"bus/packed", "agentd/vllmsim/kv", "ledger/tree",
 	}, pure: true},
 }
 
