@@ -30,6 +30,7 @@ import (
 //	names.json                             every name, the role that it belongs to for ever, its keys
 //	creds/NAME.creds                       what a process shows a NATS server
 //	ca.pem, certs/ ...                     certificates: see ca.go
+//	policy, notes/NAME.key                 who signs and cosigns journals: see note.go
 //
 // operator.seed and account.seed may be kept elsewhere.
 type Store struct {
@@ -278,6 +279,8 @@ type name struct {
 	Agents []string  `json:"agents,omitempty"`
 	Of     string    `json:"of,omitempty"` // of an agent's id: the agentd that speaks for it
 	Keys   []userKey `json:"keys,omitempty"`
+	// of a treasury or hub, those in use last
+	Notes []noteKeys `json:"notes,omitempty"`
 }
 
 // userKey is the public half of one key of a name.

@@ -125,7 +125,7 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 		return false
 	}
 	e := n.Names[ids.Name]
-	return e != nil && e.Role == role && slices.ContainsFunc(e.Keys, func(k userKey) bool {
+	return e != nil && e.Role == role && noted(e) && slices.ContainsFunc(e.Keys, func(k userKey) bool {
 		return k.Public == have.Subject && k.Revoked == 0
 	})
 }
@@ -216,7 +216,7 @@ func (s *Store) Member(role bus.Role, ids bus.IDs) (Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	if !n.has(role, ids) {
+	if !n.has(role, ids) || !noted(n.Names[ids.Name]) {
 		if err := s.update(func(n names) error { return n.claim(role, ids) }); err != nil {
 			return nil, err
 		}
@@ -387,7 +387,13 @@ func (s *Store) update(change func(names) error) error {
 		if err := change(n); err != nil {
 			return err
 		}
+		if err := s.notes(n); err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
 		if err := writeNames(s.dir, n); err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
+		if err := s.writePolicy(n); err != nil {
 			return fmt.Errorf("keys: %w", err)
 		}
 		return s.revocations(n)

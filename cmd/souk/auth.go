@@ -154,18 +154,27 @@ func made(c *cobra.Command, path string, err error) error {
 
 func renewAuth(s *shared) *cobra.Command {
 	var agents []string
+	notes := false
 	valid := natsauth.Valid
 	c := &cobra.Command{
 		Use:   "renew NAME",
 		Short: "Make new creds for a user, also after a revocation; old ones stay good until they expire",
 		Long: `Makes new creds of a user, also of one who was revoked. Those before are good until they expire, unless
 --agents leaves out agents that an agentd spoke for: then those before are void, and whoever still shows them is cut
-off at once.`,
+off at once.
+
+--notes makes new note keys instead, of a treasury or a hub. Start it anew with them: it signs what the old ones
+signed last. All who judge checkpoints need the new DATA/auth/policy, in which the old keys stay, for what they
+signed.`,
 		Args: console.Takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := s.openKeys()
 			if err != nil {
 				return err
+			}
+			if notes {
+				path, err := keys.RenewNotes(args[0])
+				return made(c, path, err)
 			}
 			path, dropped, err := keys.Renew(args[0], agents, time.Now(), valid)
 			if err := made(c, path, err); err != nil || len(agents) == 0 {
@@ -181,6 +190,7 @@ off at once.`,
 	}
 	c.Flags().StringSliceVar(&agents, "agents", nil, "of an agentd: the ids of its agents from now on")
 	c.Flags().DurationVar(&valid, "valid", valid, "how long they are good")
+	c.Flags().BoolVar(&notes, "notes", false, "make new note keys, and no creds")
 	return s.reach(c)
 }
 
