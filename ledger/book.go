@@ -64,6 +64,7 @@ type Book struct {
 // head is the part of a Book that is small enough to be copied before a frame.
 type head struct {
 	Journal, Role, Domain string
+	Currency              string
 	Closed                bool
 	ID                    tip.Sum
 
@@ -230,7 +231,8 @@ func (b *Book) Journal() Open {
 	if b.head.Journal == "" {
 		return Open{}
 	}
-	return Open{Journal: b.head.Journal, Role: b.head.Role, Domain: b.head.Domain, Scale: Scale}
+	return Open{Journal: b.head.Journal, Role: b.head.Role, Domain: b.head.Domain, Scale: Scale,
+		Currency: b.head.Currency}
 }
 
 // Last returns the last frame's sequence, epoch and time; zeros before the first.

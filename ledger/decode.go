@@ -100,6 +100,9 @@ func (d *decoder) part(r *Record, lazy *raw) {
 	switch r.Kind {
 	case KindOpen:
 		r.Open = &Open{Journal: d.Text(), Role: d.Text(), Domain: d.Text(), Scale: d.Varint()}
+		if r.Open.Role == RoleTreasury {
+			r.Open.Currency = d.Text()
+		}
 	case KindRound:
 		round, outcome := d.Sized(), d.Sized()
 		if d.Fault != "" {

@@ -24,7 +24,7 @@ import (
 //	          legs        list of: account string, amount ±
 //	          part        by kind, to the end of the record:
 //
-//	open      journal, role, domain strings; scale ±
+//	open      journal, role, domain strings; scale ±; the treasury's: currency string
 //	round     length and canonical bytes of market.Round; the same of market.Outcome; canonical bytes of
 //	          market.Ground; lists of what was expected, see appendSeen, of what policies set, see
 //	          appendSets, and of who had waited, see appendWaited
@@ -86,6 +86,9 @@ func appendPart(b []byte, r *Record) []byte {
 	case r.Open != nil:
 		b = appendStrings(b, r.Open.Journal, r.Open.Role, r.Open.Domain)
 		b = binary.AppendVarint(b, r.Open.Scale)
+		if r.Open.Role == RoleTreasury {
+			b = appendString(b, r.Open.Currency)
+		}
 	case r.Round != nil:
 		// a list that grows bit by bit is copied several times
 		x := &r.Round.Round

@@ -1,6 +1,10 @@
 package ledger
 
-import "souk/market"
+import (
+	"strings"
+
+	"souk/market"
+)
 
 // Roles of a journal's writer.
 const (
@@ -11,13 +15,25 @@ const (
 // Scale is the number of units in a credit, in every journal, for ever.
 const Scale = int64(market.Credit)
 
+// DefaultCurrency is the currency of a treasury that is told none.
+const DefaultCurrency = "USD"
+
+// ValidCurrency reports whether s has the form of a currency's code in ISO 4217.
+func ValidCurrency(s string) bool {
+	return len(s) == 3 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
 // The constructors below make records with their ids and legs. They do not judge: [Book.Apply] does, and
 // refuses what does not add up. Salts are 16 random bytes, an argument so that a simulation can repeat.
 
-// NewOpen begins a journal. domain is "" for the treasury.
+// NewOpen begins a journal. domain is "" for the treasury, whose record says [DefaultCurrency]: change it
+// before it is applied.
 func NewOpen(journal, role, domain string, salt [16]byte) Record {
-	return Record{Kind: KindOpen, ID: journal, Salt: salt,
-		Open: &Open{Journal: journal, Role: role, Domain: domain, Scale: Scale}}
+	o := &Open{Journal: journal, Role: role, Domain: domain, Scale: Scale}
+	if role == RoleTreasury {
+		o.Currency = DefaultCurrency
+	}
+	return Record{Kind: KindOpen, ID: journal, Salt: salt, Open: o}
 }
 
 // NewRound records a cleared round. Its holds follow in the same frame, one for each award, in order.

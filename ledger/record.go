@@ -62,6 +62,8 @@ type Open struct {
 	Role    string // "hub" or "treasury"
 	Domain  string // of a hub
 	Scale   int64  // units per credit: 1e9, never changed
+	// of the treasury's: what a credit is, by its code of ISO 4217; "" in a hub's, which counts in the same
+	Currency string `json:",omitempty"`
 }
 
 // Round is a cleared round with its certificate. Seed made the tie-break.

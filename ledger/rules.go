@@ -108,6 +108,9 @@ func (b *Book) applyOpen(r *Record) error {
 		return broken(ErrIllegal, "I7", r.ID, "role hub or treasury", "%q", clip(o.Role))
 	case o.Scale != Scale:
 		return broken(ErrIllegal, "I1", r.ID, fmt.Sprintf("%d units per credit", Scale), "%d", o.Scale)
+	case o.Role == RoleTreasury && !ValidCurrency(o.Currency), o.Role == RoleHub && o.Currency != "":
+		return broken(ErrIllegal, "I1", r.ID, "the treasury's currency, a code of ISO 4217, and no hub's", "%q",
+			clip(o.Currency))
 	case len(o.Domain) > maxText:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a domain of at most %d bytes", maxText), "%d",
 			len(o.Domain))
@@ -115,7 +118,7 @@ func (b *Book) applyOpen(r *Record) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	h.Journal, h.Role, h.Domain = o.Journal, o.Role, o.Domain
+	h.Journal, h.Role, h.Domain, h.Currency = o.Journal, o.Role, o.Domain, o.Currency
 	b.scratch = AppendRecord(b.scratch[:0], r)
 	h.ID = tip.SumOf(b.scratch)
 	return nil

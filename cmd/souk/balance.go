@@ -109,4 +109,4 @@ func showBalance(w io.Writer, r bus.FundsReply) error {
 }
 
 // clock says a time for people.
-func clock(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }
+func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05Z07:00") }

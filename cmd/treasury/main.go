@@ -30,6 +30,7 @@ const example = daemon.MarketExample +
 	`data: /var/lib/souk               # the journal is kept in DATA/journal/treasury
 lease_ttl: 5s                     # how long a treasury that died keeps others out, and one that is cut off serves on
 treasury:                         # every field has a default, see below
+  currency: USD                   # what a credit is (ISO 4217), from the journal's first record on for good
   drain: 5s                       # for answering what has arrived when it is told to stop
 `
 

@@ -14,6 +14,7 @@ import (
 
 	"souk/ledger"
 	"souk/ledger/journal"
+	"souk/market"
 )
 
 // Source is one journal to read.
@@ -21,6 +22,8 @@ type Source struct {
 	Dir  string
 	Name string // of its first record; the directory's until that is read
 	Role string
+	// of the treasury's journal: what a credit is, in the whole market
+	Currency string
 
 	reader *journal.Reader
 	first  []byte // the first frame, read to learn the name
@@ -108,7 +111,8 @@ func openSource(dir string, witness bool) (*Source, error) {
 	}
 	s.first, s.at, s.epoch = slices.Clone(entry.Data), entry.Seq, entry.Epoch
 	if f, err := entry.Frame(); err == nil && len(f.Records) > 0 && f.Records[0].Open != nil {
-		s.Name, s.Role = f.Records[0].Open.Journal, f.Records[0].Open.Role
+		o := f.Records[0].Open
+		s.Name, s.Role, s.Currency = o.Journal, o.Role, o.Currency
 	}
 	return s, nil
 }
@@ -173,6 +177,16 @@ func (s *Source) Records(ctx context.Context, f func(*ledger.Frame, *ledger.Reco
 		return nil
 	}
 	return err
+}
+
+// Add adds to a sum, unless that would leave 64 bits.
+func Add(sum *market.Credits, amount market.Credits) error {
+	s, ok := sum.Add(amount)
+	if !ok {
+		return fmt.Errorf("a sum beyond 64 bits: %s and %s more", *sum, amount)
+	}
+	*sum = s
+	return nil
 }
 
 func base(dir string) string {

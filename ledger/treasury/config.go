@@ -14,6 +14,8 @@ import (
 // Config of a treasury. Default gives every limit; Validate judges and changes nothing.
 type Config struct {
 	Journal string `yaml:"journal"` // name of the treasury's journal
+	// Currency of a credit, by its code of ISO 4217. The journal's first record says it for good.
+	Currency string `yaml:"currency"`
 	// Believe has a treasury work whose journal may be an older copy, though no hub has said that it is the
 	// newest: the number of the last frame in it, and good for no other. 0: it waits for hubs.
 	Believe uint64 `yaml:"believe"`
@@ -40,6 +42,7 @@ const grantsPerReply = 1024
 func Default() Config {
 	return Config{
 		Journal:    ledger.Treasury,
+		Currency:   ledger.DefaultCurrency,
 		MaxPending: 4096, // a second of requests at what one disk syncs
 		MaxBatch:   256,  // a frame of 50 KB
 		Grants:     1 << 14,
@@ -56,6 +59,9 @@ func (c Config) Validate() error {
 	}
 	if !ledger.ValidID(c.Journal) {
 		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
+	}
+	if !ledger.ValidCurrency(c.Currency) {
+		wrong("currency: %.80q is no code of a currency: write three capital letters, like USD", c.Currency)
 	}
 	for _, err := range []error{bus.CheckBounds("max_pending", c.MaxPending, 1, 1<<20),
 		bus.CheckBounds("max_batch", c.MaxBatch, 1, 1<<16),

@@ -90,6 +90,9 @@ func (t *Treasury) Restore() error {
 		(o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
 		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal,
 			t.cfg.Journal)
+	} else if o.Journal != "" && o.Currency != t.cfg.Currency {
+		return fmt.Errorf("treasury: currency: this journal counts in %s for good, and not in %s", o.Currency,
+			t.cfg.Currency)
 	}
 	for hub, grants := range t.past.Grants() {
 		for _, g := range grants {
@@ -106,7 +109,9 @@ func (t *Treasury) Begin() error {
 	if t.book.Journal().Journal != "" {
 		return nil
 	}
-	return t.apply(ledger.NewOpen(t.cfg.Journal, ledger.RoleTreasury, "", t.salt()))
+	r := ledger.NewOpen(t.cfg.Journal, ledger.RoleTreasury, "", t.salt())
+	r.Open.Currency = t.cfg.Currency
+	return t.apply(r)
 }
 
 // Ready returns what is to be done since the last call.

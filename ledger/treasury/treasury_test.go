@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -374,6 +375,28 @@ func TestAnotherJournalIsRefused(t *testing.T) {
 	if err := New(Default(), salts()).Replay(ledger.Frame{Version: ledger.FrameVersion,
 		Seq: 2}); !errors.As(err, &v) {
 		t.Errorf("a broken frame: %v", err)
+	}
+}
+
+// What a credit is stands in the first record: a treasury that is told another says so and does not start.
+func TestTheCurrencyIsForGood(t *testing.T) {
+	cfg := Default()
+	cfg.Currency = "EUR"
+	first := New(cfg, salts())
+	if err := errors.Join(first.Restore(), first.Begin()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := first.Book().Seal(1, 1, first.Ready().Records)
+	if err != nil || f.Records[0].Open.Currency != "EUR" {
+		t.Fatalf("the first record: %+v, %v", f, err)
+	}
+	for currency, want := range map[string]string{"EUR": "", "USD": "in EUR for good, and not in USD"} {
+		cfg.Currency = currency
+		again := New(cfg, salts())
+		if err := errors.Join(again.Replay(f), again.Restore()); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", currency, err)
+		}
 	}
 }
 

@@ -373,7 +373,7 @@ func TestCSV(t *testing.T) {
 	if err := writeMarket(data, 3, "premium"); err != nil {
 		t.Fatal(err)
 	}
-	for args, columns := range map[string]int{"check": 8, "bal": 3, "print": 7, "reg surplus": 7,
+	for args, columns := range map[string]int{"check": 8, "bal": 4, "print": 7, "reg surplus": 7,
 		"round 2": 10, "stats": 15, "tail": 7} {
 		var out, errs bytes.Buffer
 		Run(context.Background(), "", append(strings.Fields(args), "--data", data, "-O", "csv"), &out, &errs)

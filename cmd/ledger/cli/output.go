@@ -23,6 +23,7 @@ type sheet struct {
 	format  string
 	columns []string
 	rows    [][]any
+	foot    [][]any // of a table alone
 	csv     *csv.Writer
 }
 
@@ -75,13 +76,16 @@ func (s *sheet) end() error {
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(config)
-	for _, r := range s.rows {
+	for i, r := range append(s.rows, s.foot...) {
 		row := make(table.Row, len(r))
 		for i, cell := range r {
 			row[i] = fmt.Sprint(cell)
 			if c, ok := cell.(market.Credits); ok {
 				row[i] = aligned(c)
 			}
+		}
+		if i == len(s.rows) {
+			t.AppendSeparator()
 		}
 		t.AppendRow(row)
 	}

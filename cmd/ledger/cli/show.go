@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -50,7 +51,9 @@ func (e *env) balCommand() *cobra.Command {
 		Long: `bal replays the journals and prints what is in each account. GLOB is a pattern like
 'client:ann:*' or 'agent:*'; quote it. An argument that exists as a file is a PATH. Accounts:
 client:ID:prepaid with the treasury; client:ID:avail and client:ID:held at a hub; agent:ID:payable,
-surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the world outside.`,
+surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the world outside. A table ends
+with the sum of what is above 0, the debits, that of what is below, the credits, and both together, which of
+all accounts is 0.`,
 		Example: `  ledger bal
   ledger bal 'client:dev:*'
   ledger bal surplus -O csv /backup`,
@@ -73,7 +76,9 @@ surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the w
 			if err != nil {
 				return err
 			}
-			out := newSheet(cmd.OutOrStdout(), e.output, "journal", "account", "credits")
+			unit := currencyOf(sources)
+			out := newSheet(cmd.OutOrStdout(), e.output, "journal", "account", "credits", "currency")
+			var debits, credits market.Credits
 			for _, s := range sources {
 				b, err := book(cmd.Context(), s)
 				if err != nil {
@@ -83,16 +88,32 @@ surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the w
 					if x.Amount == 0 && !zero {
 						continue
 					}
-					if err := out.add(s.Name, x.Account, x.Amount); err != nil {
+					if err := out.add(s.Name, x.Account, x.Amount, unit); err != nil {
+						return err
+					}
+					if err := cmp.Or(inspect.Add(&debits, max(0, x.Amount)),
+						inspect.Add(&credits, min(0, x.Amount))); err != nil {
 						return err
 					}
 				}
 			}
+			out.foot = [][]any{{"", "debits", debits, unit}, {"", "credits", credits, unit},
+				{"", "both", debits + credits, unit}}
 			return out.end()
 		},
 	}
 	c.Flags().BoolVarP(&zero, "empty", "E", false, "show accounts with nothing in them, too")
 	return c
+}
+
+// currencyOf returns the currency that journals count in, by the treasury's; "" where that is not among them.
+func currencyOf(sources []*inspect.Source) string {
+	for _, s := range sources {
+		if s.Currency != "" {
+			return s.Currency
+		}
+	}
+	return ""
 }
 
 func (e *env) roundCommand() *cobra.Command {
@@ -206,5 +227,5 @@ func stamp(nanos int64) string {
 	if nanos == 0 {
 		return "-"
 	}
-	return time.Unix(0, nanos).UTC().Format("2006-01-02 15:04:05.000")
+	return time.Unix(0, nanos).UTC().Format("2006-01-02 15:04:05.000Z07:00")
 }
