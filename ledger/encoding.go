@@ -67,7 +67,7 @@ func AppendFrame(b []byte, f *Frame) []byte {
 	return b
 }
 
-// AppendRecord appends a record's bytes to b: what the Merkle tree's leaves will be made of.
+// AppendRecord appends a record's bytes to b; [Leaves] has those of the Merkle tree's leaves.
 func AppendRecord(b []byte, r *Record) []byte {
 	b = append(b, byte(r.Kind))
 	b = append(b, r.Salt[:]...)

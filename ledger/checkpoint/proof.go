@@ -18,7 +18,7 @@ const MaxProof = 1 << 20
 // Proof shows that a journal holds a record: C2SP's tlog-proof, with the record as its extra data.
 type Proof struct {
 	Index  int64  // of the record, from 0 on
-	Record []byte // as it is stored
+	Record []byte // with its frame's head, as ledger.Leaves gives it: ledger.DecodeFrame reads it
 	Hashes tlog.RecordProof
 	Note   []byte // the checkpoint, cosigned
 }

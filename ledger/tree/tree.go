@@ -1,9 +1,10 @@
 // Package tree is the Merkle tree over the records of a journal, as RFC 6962 has it. A checkpoint signs its
 // size and its root; a proof of some twenty hashes shows that a record is in it.
 //
-// A leaf is the hash of a record's bytes as they are stored. A record has 16 bytes of salt, so the hashes of
-// its neighbours in a proof reveal nothing of them. Hashes are numbered and stored as
-// [golang.org/x/mod/sumdb/tlog] does it, which also makes and checks the proofs.
+// A leaf is the hash of a record's bytes as they are stored, with the head of its frame, which says when it
+// was written: see ledger.Leaves. A record has 16 bytes of salt, so the hashes of its neighbours in a proof
+// reveal nothing of them. Hashes are numbered and stored as [golang.org/x/mod/sumdb/tlog] does it, which also
+// makes and checks the proofs.
 package tree
 
 import (
@@ -22,7 +23,7 @@ const levels = 48
 // MaxSize bounds the records of a tree.
 const MaxSize = 1 << levels
 
-// Leaf returns the hash of a record by its stored bytes.
+// Leaf returns the hash of a record by its bytes, as ledger.Leaves gives them.
 func Leaf(record []byte) Hash { return tlog.RecordHash(record) }
 
 // Tree has as much of a tree as appending to it and its root need: the roots of the largest whole subtrees
