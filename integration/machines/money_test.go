@@ -30,6 +30,7 @@ type economy struct {
 	bank *treasury.Treasury
 
 	loss, again float64       // of messages
+	fails       float64       // of answers, after a word
 	delay       time.Duration // at most
 	down        bool          // the treasury hears nothing
 
@@ -302,12 +303,16 @@ func (e *economy) turn(h *shop) {
 		if h.node.Step(e.now, yes) == nil {
 			e.at(time.Duration(50+e.r.IntN(3000))*time.Millisecond, func() {
 				u := market.Usage{Prompt: 100, Output: 1 + e.r.IntN(40)}
-				h.node.Step(e.now, &bus.Completion{
+				c := bus.Completion{
 					Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
 					Outcome: bus.OutcomeDone, Finish: "stop", Usage: u, Relayed: u.Output,
 					Cost:   market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
 					TTFTUS: 50_000, ITLUS: 10_000,
-				})
+				}
+				if e.fails > 0 && e.r.Float64() < e.fails {
+					c.Outcome, c.Code, c.Finish, c.Cost = bus.OutcomeFailed, bus.CodeEngineFailed, "", 0
+				}
+				h.node.Step(e.now, &c)
 				e.turn(h)
 			})
 		}
