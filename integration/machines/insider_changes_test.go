@@ -243,7 +243,8 @@ func (x *insider) drop(p place) {
 	b := x.books[p.journal]
 	f := &b.frames[p.frame]
 	if f.Records = slices.Delete(f.Records, p.at, p.at+1); len(f.Records) == 0 {
-		b.frames, b.was = slices.Delete(b.frames, p.frame, p.frame+1), slices.Delete(b.was, p.frame, p.frame+1)
+		b.frames = slices.Delete(b.frames, p.frame, p.frame+1)
+		b.was = slices.Delete(b.was, p.frame, p.frame+1)
 	}
 }
 
