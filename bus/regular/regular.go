@@ -140,6 +140,14 @@ func Create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
+// Update opens a file to be read, and written in place; it makes one for its owner alone where there is none.
+func Update(path string) (*os.File, error) {
+	if err := Check(path); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+}
+
 // Write makes a file of what it is to hold, as Create does.
 func Write(path string, data []byte) error {
 	f, err := Create(path)

@@ -50,6 +50,10 @@ func TestWhatIsNoFileIsRefusedAtOnce(t *testing.T) {
 			if data, err := Read(path, 100); name != "loop" && !errors.Is(err, ErrNot) || err == nil {
 				t.Errorf("%s: %q %v", name, data, err)
 			}
+			if f, err := Update(path); err == nil {
+				f.Close()
+				t.Errorf("%s is opened to be written", name)
+			}
 			if err := Check(path); name != "loop" && !errors.Is(err, ErrNot) {
 				t.Errorf("check of a %s: %v", name, err)
 			}

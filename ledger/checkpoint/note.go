@@ -146,3 +146,9 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName && utf8.ValidString(s) && !strings.Contains(s, "+") &&
 		strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) < 0
 }
+
+// Signatures counts those on a note, whoever made them.
+func Signatures(data []byte) int {
+	_, signatures, _ := bytes.Cut(data, []byte("\n\n"))
+	return bytes.Count(signatures, []byte("\n"))
+}

@@ -7,6 +7,8 @@
 //	DIR/journal/NAME/LIVES       each of the last openings for writing, as package life has it
 //	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
 //	DIR/journal/NAME/snapshots   the state after a frame, for two such frames; may be deleted
+//	DIR/journal/NAME/tree        hashes of the Merkle tree over all records; may be deleted
+//	DIR/journal/NAME/checkpoints what was signed of it, as notes of package checkpoint
 //
 // LIVES and LOCK say whether an earlier opening has ended, and whether the journal is where it was opened
 // last ([Journal.Ended], [Journal.Moved]): a copy brings LIVES along, and has another LOCK. LIVES also says
@@ -34,6 +36,14 @@
 // from that frame on: those before must all be there, but what rots in them is found by whoever reads
 // everything, as ledger check does, which compares the snapshots with it ([Reader.Tail]). A snapshot that
 // does not fit is ignored, and everything is read.
+//
+// # Checkpoints
+//
+// [Journal.Tree] reads back beside the writer what became durable, and makes the Merkle tree of it, whose
+// root others sign. It begins with the newest checkpoint that the hashes beside the log fit, so a start reads
+// no more than without it; what is wrong in them is made anew from the frames. A log that is shorter than a
+// checkpoint that is kept beside it, or has another root there, is [ErrOther]. [Prove] shows to anybody that
+// a checkpoint covers a record.
 package journal
 
 import (

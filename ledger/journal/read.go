@@ -27,6 +27,8 @@ type Reader struct {
 	crc    uint32 // of everything before
 	before uint32 // that of the record read last
 	last   uint64 // frame read last
+	sure   uint64 // up to this one all are known to be there
+	piece  int64  // of the segment, read last
 	epoch  int64
 
 	witnesses []witness
@@ -100,6 +102,11 @@ func (r *Reader) Next() (Entry, error) {
 			}
 			continue
 		}
+		if more, err := r.more(); err != nil {
+			return Entry{}, err
+		} else if more {
+			continue
+		}
 		if !reloaded {
 			// The buffer may be older than the file.
 			reloaded = true
@@ -117,6 +124,31 @@ func (r *Reader) Next() (Entry, error) {
 		}
 		reloaded = false
 	}
+}
+
+// pieceRead bytes are read at least of a segment that grows.
+const pieceRead = 64 << 10
+
+// more reads on in the current segment, where the next frame is known to be there, and no more than it needs:
+// a segment that is written is mostly zeros. It returns false where that is all of it.
+func (r *Reader) more() (bool, error) {
+	if r.last >= r.sure {
+		return false, nil
+	}
+	r.piece = min(max(pieceRead, 2*r.piece), maxSegment)
+	end := r.off + r.piece
+	if end > int64(len(r.buf)) {
+		return false, nil
+	}
+	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if _, err = f.ReadAt(r.buf[r.off:end], r.off); errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // heads are the types of the records that begin the current segment. They are safe before the segment has its
@@ -187,6 +219,7 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	}
 	r.off += rec.size
+	r.piece = 0
 	r.before, r.crc = r.crc, rec.crc
 	if ok && len(r.witnesses) > 0 {
 		r.witnessed(e)

@@ -95,3 +95,10 @@ func (t *Tree) Root() Hash {
 	}
 	return h
 }
+
+// Head is a tree as it is after a frame of its journal.
+type Head struct {
+	Frame uint64
+	Size  int64
+	Root  Hash
+}
