@@ -21,28 +21,6 @@ func DecodeFrame(data []byte) (Frame, error) {
 	return f, nil
 }
 
-// EachRecord calls f with the stored bytes of each record of a frame, which belong to the caller: the leaves
-// of the journal's tree. Errors are ErrEncoding.
-func EachRecord(frame []byte, f func(record []byte)) error {
-	d := decode(frame)
-	for range d.header(&Frame{}) {
-		if record := d.Sized(); d.Fault == "" {
-			f(record)
-		}
-	}
-	return d.end()
-}
-
-// DecodeRecord reads what AppendRecord wrote and nothing else; see DecodeFrame.
-func DecodeRecord(data []byte) (r Record, err error) {
-	d := decode(data)
-	d.body(&r, nil)
-	if err := d.end(); err != nil {
-		return Record{}, err
-	}
-	return r, nil
-}
-
 // frame reads a frame. Where rounds are asked for, their bytes are left there in place of r.Round.
 func (d *decoder) frame(rounds *[]raw) (f Frame) {
 	var left raw

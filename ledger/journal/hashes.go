@@ -142,7 +142,7 @@ func (h *hashes) cut(frame uint64, size int64) error {
 type picked map[int64]tree.Hash
 
 // pick reads the log up to a size of its tree and returns the hashes at these places, for whoever has not got
-// them from the files. f, if not nil, is called with each record.
+// them from the files. f, if not nil, is called with each leaf.
 func pick(dir string, size int64, index []int64, f func(at int64, record []byte)) ([]tree.Hash, tree.Tree,
 	error) {
 	var t tree.Tree
@@ -157,14 +157,14 @@ func pick(dir string, size int64, index []int64, f func(at int64, record []byte)
 		if e, err = r.Next(); err != nil {
 			break
 		}
-		err = e.Records(func(record []byte) {
+		err = e.Leaves(func(leaf []byte) {
 			if t.Size() == size {
 				return
 			}
 			if f != nil {
-				f(t.Size(), record)
+				f(t.Size(), leaf)
 			}
-			buf = t.Append(tree.Leaf(record), buf[:0])
+			buf = t.Append(tree.Leaf(leaf), buf[:0])
 			for _, h := range buf {
 				if _, ok := wanted[next]; ok {
 					wanted[next] = h
@@ -184,9 +184,9 @@ func pick(dir string, size int64, index []int64, f func(at int64, record []byte)
 	return all, t, nil
 }
 
-// Records calls f with the stored bytes of each record of the entry's frame.
-func (e Entry) Records(f func(record []byte)) error {
-	if err := ledger.EachRecord(e.Data, f); err != nil {
+// Leaves calls f with the bytes of each leaf of the entry's frame; see [ledger.Leaves].
+func (e Entry) Leaves(f func(leaf []byte)) error {
+	if err := ledger.Leaves(e.Data, f); err != nil {
 		return e.undecodable(err)
 	}
 	return nil

@@ -115,7 +115,7 @@ func (t *Tree) next(until uint64) error {
 	if err != nil || e.Seq <= t.frame {
 		return err
 	}
-	err = e.Records(func(record []byte) { t.pending = t.tree.Append(tree.Leaf(record), t.pending) })
+	err = e.Leaves(func(leaf []byte) { t.pending = t.tree.Append(tree.Leaf(leaf), t.pending) })
 	if err != nil {
 		return err
 	}

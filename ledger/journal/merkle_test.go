@@ -57,12 +57,18 @@ func mustGrow(t testing.TB, m *Tree) tree.Head {
 	return h
 }
 
+// leafOf is the frame with one of its records alone.
+func leafOf(f ledger.Frame, record int) []byte {
+	f.Records = f.Records[record : record+1]
+	return ledger.AppendFrame(nil, &f)
+}
+
 // treeOf is the tree of frames in memory, with its hashes.
 func treeOf(list []ledger.Frame) (head tree.Head, hashes []tree.Hash, counts []int64) {
 	var t tree.Tree
 	for i := range list {
 		for k := range list[i].Records {
-			hashes = t.Append(tree.Leaf(ledger.AppendRecord(nil, &list[i].Records[k])), hashes)
+			hashes = t.Append(tree.Leaf(leafOf(list[i], k)), hashes)
 		}
 		counts = append(counts, t.Size())
 	}
@@ -240,6 +246,10 @@ func TestAnotherJournalThanWasSigned(t *testing.T) {
 			l[9].Records[1].Transfer.Amount++
 			return l
 		},
+		"another time": func(l []ledger.Frame) []ledger.Frame {
+			l[9].Time++
+			return l
+		},
 		"one left out": func(l []ledger.Frame) []ledger.Frame {
 			l[9].Records = l[9].Records[:2]
 			return l
@@ -372,7 +382,7 @@ func TestProve(t *testing.T) {
 	var records [][]byte
 	for i := range list {
 		for k := range list[i].Records {
-			records = append(records, ledger.AppendRecord(nil, &list[i].Records[k]))
+			records = append(records, leafOf(list[i], k))
 		}
 	}
 	for _, at := range []uint64{1, 20} {

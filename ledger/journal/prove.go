@@ -30,15 +30,15 @@ func Prove(dir string, record int64, note []byte) (*checkpoint.Proof, error) {
 	p := &checkpoint.Proof{Index: record, Note: note}
 	p.Hashes, err = tlog.ProveRecord(c.Size, record, tlog.HashReaderFunc(func(index []int64) ([]tree.Hash,
 		error) {
-		all, _, err := pick(dir, c.Size, index, func(at int64, stored []byte) {
+		all, _, err := pick(dir, c.Size, index, func(at int64, leaf []byte) {
 			if at == record {
-				p.Record = append([]byte{}, stored...)
+				p.Record = append([]byte{}, leaf...)
 			}
 		})
 		return all, err
 	}))
 	if err == nil && c.Size == 1 { // no hash is asked for
-		_, _, err = pick(dir, 1, nil, func(_ int64, stored []byte) { p.Record = append([]byte{}, stored...) })
+		_, _, err = pick(dir, 1, nil, func(_ int64, leaf []byte) { p.Record = append([]byte{}, leaf...) })
 	}
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (h *hashes) prove(dir string, record int64, c checkpoint.Checkpoint) *check
 	return p
 }
 
-// record reads a record where the files say that it is.
+// record reads a record's leaf where the files say that it is.
 func (h *hashes) record(dir string, record int64) (found []byte, err error) {
 	frame, at := h.frameOf(record)
 	r, err := readerAt(dir, frame)
@@ -71,9 +71,9 @@ func (h *hashes) record(dir string, record int64) (found []byte, err error) {
 		if e, err = r.Next(); err != nil || e.Seq != frame {
 			continue
 		}
-		err = e.Records(func(stored []byte) {
+		err = e.Leaves(func(leaf []byte) {
 			if at == record {
-				found = append([]byte{}, stored...)
+				found = append([]byte{}, leaf...)
 			}
 			at++
 		})
