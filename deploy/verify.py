@@ -110,15 +110,17 @@ def decimal(text):
 
 
 class Key:
-    """A verifier key: NAME+ID+BASE64 of its kind, 1 of writers or 4 of witnesses, and 32 bytes."""
+    """A verifier key: NAME+ID+BASE64 of its kind and its bytes, 32 of Ed25519. Its kind is 1 of a writer and 4 of a
+    witness; what others of a witness sign counts for nothing here."""
 
-    def __init__(self, text, kinds):
+    def __init__(self, text, writer):
         self.name, _, rest = text.partition("+")
         given, _, encoded = rest.partition("+")
         raw = plain(encoded)
         self.kind, self.public = raw[:1], raw[1:]
-        self.id = hashlib.sha256(self.name.encode() + b"\n" + raw).digest()[:4]
-        if not self.name or self.id.hex() != given or self.kind not in kinds or len(raw) != 33:
+        self.id = hashlib.sha256(self.name.encode("utf-8", "surrogateescape") + b"\n" + raw).digest()[:4]
+        if not self.name or self.id.hex() != given or writer and self.kind != b"\1" or \
+                self.kind in (b"\1", b"\4") and len(raw) != 33 or not writer and self.kind == b"\1":
             raise Refused(f"{text[:120]!r} is no key that can be read here")
 
     def verifies(self, signature, text):
@@ -135,15 +137,17 @@ class Policy:
         self.logs, self.witnesses, self.groups, self.quorum = [], {}, {}, None
         used, seen = set(), set()
         for line in data.decode("utf-8", "surrogateescape").split("\n"):
+            if any(c < " " and c != "\t" or c == "\x7f" for c in line):
+                raise Refused(f"{line[:80]!r} is no text")
             words = line.replace("\t", " ").split(" ")
             words = [w for w in words if w]
             if not words or words[0].startswith("#"):
                 continue
             what, *rest = words
             if what == "log" and len(rest) in (1, 2):
-                self.logs.append(self.fresh(seen, what, Key(rest[0], (b"\1",))))
+                self.logs.append(self.fresh(seen, what, Key(rest[0], True)))
             elif what == "witness" and len(rest) in (2, 3):
-                self.witnesses[self.new(rest[0])] = self.fresh(seen, what, Key(rest[1], (b"\4",)))
+                self.witnesses[self.new(rest[0])] = self.fresh(seen, what, Key(rest[1], False))
             elif what == "group" and len(rest) > 2:
                 name, need, *members = rest
                 need = {"all": len(members), "any": 1}.get(need) or decimal(need)
@@ -214,7 +218,7 @@ class Policy:
 
         if all([by(k) is None for k in writers]):
             raise Refused(f"the writer of {origin} has not signed")
-        have = {name: by(k) for name, k in self.witnesses.items() if k.name != origin}
+        have = {name: by(k) for name, k in self.witnesses.items() if k.kind == b"\4" and k.name != origin}
         have = {name: at for name, at in have.items() if at is not None}
         if not self.enough(self.quorum, have):
             raise Refused(f"too few have cosigned: {', '.join(have) or 'nobody'}")
