@@ -38,6 +38,9 @@ type Tag struct{ Name, Value string }
 // Tags writes tags down, by name, each name once: the first counts. salt is empty, or stands before each
 // value, and then its hash is kept in its place.
 func Tags(tags []Tag, salt string) string {
+	if len(tags) == 0 {
+		return ""
+	}
 	var all []string
 	names := map[string]bool{}
 	for _, t := range tags[:min(len(tags), MaxTag)] {

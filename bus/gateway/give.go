@@ -67,23 +67,45 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last in
 	if refused != nil {
 		return refused
 	}
-	h := w.Header()
-	named(h, a.shape.ID, bus.Accepted{Hub: results[0].Hub, Agent: results[0].Agent})
+	h := heads{w.Header(), make([]string, 0, 8)}
+	h.named(a.shape.ID, bus.Accepted{Hub: results[0].Hub, Agent: results[0].Agent})
 	cost, paid := openai.Sums(results)
-	h.Set("X-Souk-Cost", cost.String())
-	h.Set("X-Souk-Paid", paid.String())
+	h.set("X-Souk-Cost", cost.String())
+	h.set("X-Souk-Paid", paid.String())
 	if r := results[0].Receipt; r != nil && len(results) == 1 {
-		h.Set("X-Souk-Receipt", r.ID)
+		h.set("X-Souk-Receipt", r.ID)
 	}
-	s.writeJSON(w, object)
+	h.set("Content-Type", "application/json")
+	if len(object) > counted {
+		h.set("Content-Length", strconv.Itoa(len(object)))
+	}
+	s.bound(w)
+	w.Write(object)
 	return nil
 }
 
-func named(h http.Header, task string, by bus.Accepted) {
-	h.Set("X-Souk-Task", task)
+// counted is the length of an answer up to which net/http itself says it. One header less is much less work:
+// a map of at most eight is small.
+const counted = 2 << 10
+
+// heads are headers of an answer, whose values share one array.
+type heads struct {
+	http.Header
+	values []string
+}
+
+// set sets a header, whose name is canonical.
+func (h *heads) set(name, value string) {
+	n := len(h.values)
+	h.values = append(h.values, value)
+	h.Header[name] = h.values[n : n+1 : n+1]
+}
+
+func (h *heads) named(task string, by bus.Accepted) {
+	h.set("X-Souk-Task", task)
 	if by.Hub != "" {
-		h.Set("X-Souk-Hub", by.Hub)
-		h.Set("X-Souk-Agent", by.Agent)
+		h.set("X-Souk-Hub", by.Hub)
+		h.set("X-Souk-Agent", by.Agent)
 	}
 }
 
@@ -117,11 +139,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		_, refused = a.begin()
 		return refused
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // proxies are to pass events on as they come
-	named(h, a.shape.ID, by)
+	h := heads{w.Header(), make([]string, 0, 6)}
+	h.set("Content-Type", "text/event-stream")
+	h.set("Cache-Control", "no-cache")
+	h.set("X-Accel-Buffering", "no") // proxies are to pass events on as they come
+	h.named(a.shape.ID, by)
 	on := http.NewResponseController(w)
 	var said, bounded time.Time // when something was written last, and when its time was set: not each time
 	write := func(data []byte) bool {

@@ -19,8 +19,6 @@ type request struct {
 	ours bool // its client gave it none, or none that is plain
 }
 
-type requestKey struct{}
-
 // requestOf is the name that a request came with, or a new one.
 func requestOf(r *http.Request) request {
 	said := r.Header[requestHeader]
@@ -32,8 +30,10 @@ func requestOf(r *http.Request) request {
 
 // requestIn is the name of a request that a handler has.
 func requestIn(r *http.Request) request {
-	is, _ := r.Context().Value(requestKey{}).(request)
-	return is
+	if b, ok := r.Body.(*toEnd); ok {
+		return b.of
+	}
+	return request{}
 }
 
 // label says of a task which request it is of, unless its id does, with which key that came, and its tags.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/url"
@@ -77,14 +76,13 @@ func (s *Server) routes() http.Handler {
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			c.begin()
 		}
-		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0}
-		asked := requestOf(r)
-		w.Header().Set(requestHeader, asked.id)
+		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0, of: requestOf(r)}
+		w.Header().Set(requestHeader, body.of.id)
 		if ofMessages(r) {
-			w.Header().Set("Request-Id", asked.id)
+			w.Header().Set("Request-Id", body.of.id)
 		}
 		// net/http goes by the body of its own, once the handler has ended
-		read := r.WithContext(context.WithValue(r.Context(), requestKey{}, asked))
+		read := r.WithContext(r.Context())
 		read.Body = body
 		let := s.lets(w.Header(), r)
 		if r.Method == http.MethodOptions {
@@ -152,7 +150,7 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 			return nil, refuse(openai.CodeInvalidKey, "header %s: given %d times: send it once", name, n)
 		}
 	}
-	if own, secret := r.Header.Get(ownKey), secretOf(r); own != "" && own != secret {
+	if own := r.Header[ownKey]; len(own) > 0 && own[0] != "" && own[0] != secretOf(r) {
 		return nil, refuse(openai.CodeInvalidKey, "headers Authorization and X-Api-Key have different keys: send one")
 	}
 	if err := s.awake.await(r.Context()); err != nil {

@@ -6,8 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"time"
 )
+
+// Where memory goes is not sampled before somebody may read of it: that takes time of each allocation.
+func init() { runtime.MemProfileRate = 0 }
+
+const sampled = 512 << 10 // bytes between two samples, as Go has it
 
 // ServeProfiles shows go tool pprof where the process's time and memory go, at an address on loopback, until
 // stop. Without an address it does nothing.
@@ -19,6 +25,7 @@ func ServeProfiles(address string, log *slog.Logger) (stop func() error, err err
 	if err != nil {
 		return nil, fmt.Errorf("pprof: %w", err)
 	}
+	runtime.MemProfileRate = sampled
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
