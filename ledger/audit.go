@@ -83,8 +83,11 @@ type Audit struct {
 	level int
 	book  *Book
 	dec   decoder
-	rec   Record
+	rec   *Record
 	out   Report
+
+	rounds []raw // of the frame at hand
+	heads  []roundHead
 
 	check   RoundCheck
 	moves   moves
@@ -97,9 +100,9 @@ type Audit struct {
 // NewAudit begins the audit of a journal up to a level. name is what findings call it until its first record
 // is read.
 func NewAudit(name string, level int) *Audit {
-	a := &Audit{name: name, level: level, book: NewBook(), paid: map[string]market.Credits{},
+	a := &Audit{name: name, level: level, book: newBareBook(), paid: map[string]market.Credits{},
 		budgets: budgets{}, moves: moves{map[string][]move{}, map[string][]move{}, map[string][]move{}}}
-	a.dec.intern = map[string]string{}
+	a.dec.intern, a.dec.room = newCopies(), &room{}
 	return a
 }
 
@@ -107,9 +110,10 @@ func NewAudit(name string, level int) *Audit {
 func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	d := &a.dec
 	d.Data, d.At, d.Fault = data, 0, ""
-	var rounds []raw
-	f := d.frame(&rounds)
-	heads := d.heads(rounds)
+	a.rounds = a.rounds[:0]
+	f := d.frame(&a.rounds)
+	a.heads = d.heads(a.heads[:0], a.rounds)
+	rounds, heads := a.rounds, a.heads
 	if d.end() != nil {
 		a.undecodable(seq)
 		return
@@ -129,8 +133,10 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 			head, lazy, heads, rounds = &heads[0], &rounds[0], heads[1:], rounds[1:]
 		}
 		if a.out.Records++; a.level >= LevelState {
-			a.rec = f.Records[i]
+			a.rec = &f.Records[i]
 			a.record(f.Seq, head, lazy)
+		} else if h := f.Records[i].Hold; h != nil {
+			a.done(h)
 		}
 	}
 	if a.level >= LevelState {
@@ -160,7 +166,7 @@ func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
 
 // record applies the record at hand and does its sums.
 func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
-	r := &a.rec
+	r := a.rec
 	before := a.book.head
 	var round *Round
 	if a.level >= LevelAuctions && head != nil {
@@ -214,7 +220,16 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 			a.check.Holds = append(a.check.Holds, *r.Hold)
 		}
 	}
+	switch {
+	case hold != nil:
+		a.done(hold)
+	case err != nil && r.Hold != nil:
+		a.done(r.Hold)
+	}
 }
+
+// done gives a hold back that the book does not keep.
+func (a *Audit) done(h *Hold) { a.dec.room.holds = append(a.dec.room.holds, h) }
 
 // What an agent is dispatched, and what of it is paid.
 var (
@@ -239,7 +254,7 @@ func (a *Audit) words(seq uint64, r *Record) {
 // resume goes on after a refused record as if it had been accepted, so that the next one is judged by itself.
 func (a *Audit) resume(round *roundHead) {
 	h := &a.book.head
-	switch r := &a.rec; {
+	switch r := a.rec; {
 	case round != nil && round.number > h.Round:
 		h.Round, h.Hash, h.Awards, h.Held = round.number, round.next(r.Salt), round.awards, 0
 	case r.Hold != nil && r.Hold.Round == h.Round && r.Hold.Slot == h.Held && h.Held < h.Awards:

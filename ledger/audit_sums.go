@@ -13,7 +13,7 @@ import (
 // the book's rules: payments = payouts + surplus + fees, and what left or entered the journal. What holds for
 // every record holds for every round (iemas Eq. 9).
 func (a *Audit) conserve(seq uint64) {
-	r := &a.rec
+	r := a.rec
 	var paid, agents, surplus, fee, other market.Credits // a balance has room for each of them
 	for _, l := range r.Legs {
 		client, isClient := strings.CutPrefix(l.Account, "client:")

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"syscall"
@@ -461,6 +463,20 @@ func TestFindingsAreBounded(t *testing.T) {
 	}
 }
 
+// Levels 0 to 3 take no memory for a record, and keep none.
+func TestAnAuditTakesNoMemoryForARecord(t *testing.T) {
+	hub, _ := trade(t, 3, 4000)
+	data := store(hub.frames)
+	var a *Audit
+	if n := testing.AllocsPerRun(3, func() { a = audit("h", LevelConservation, data) }); n > 600 {
+		t.Errorf("%.0f allocations for 4000 records", n)
+	}
+	if r := a.Finish(); r.Count > 0 || len(a.book.used) > 0 || len(a.dec.room.holds) > 64 {
+		t.Errorf("%d findings; %d uses and %d holds are kept, though none is open", r.Count, len(a.book.used),
+			len(a.dec.room.holds))
+	}
+}
+
 func benchJournal(b *testing.B, n int) ([]stored, int) {
 	hub, _ := tradeOn(b, 1, n, true)
 	size := 0
@@ -500,6 +516,69 @@ func BenchmarkLevels0to3(b *testing.B) {
 func BenchmarkLevel4(b *testing.B) {
 	data, _ := benchJournal(b, 50_000)
 	rounds := uint64(0)
+	b.ReportAllocs()
+	b.ResetTimer()
+	start := cpu()
+	for b.Loop() {
+		r := audit("h", LevelAuctions, data).Finish()
+		if rounds = r.Rounds; r.Count != 0 {
+			b.Fatal(r.Findings[0])
+		}
+	}
+	perCPU(b, start, int(rounds), "rounds/cpu-s")
+}
+
+// crowded writes a journal of rounds of 64 tasks that may each have a slot of 16 agents, and all get one.
+func crowded(b *testing.B, rounds int) []stored {
+	rng := rand.New(rand.NewPCG(9, 9))
+	hub := newDesk(b, "hub-maths", RoleHub)
+	hub.keep = true
+	hub.stored, hub.frames = store(hub.frames), nil
+	for i := range 64 {
+		hub.must(NewAccept(hub.name, uint64(i+1), fmt.Sprintf("client-%05d", i), 100_000*market.Credit,
+			hub.nextSalt()))
+	}
+	for n := range rounds {
+		number, prev := hub.book.LastRound()
+		r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule,
+			Fee: 1000}
+		for a := range 16 {
+			r.Agents = append(r.Agents, market.Supply{Agent: market.AgentID(fmt.Sprintf("agent-%04d", a)),
+				Seats: []market.Seat{{Slots: 4}}})
+		}
+		for j := range 64 {
+			client := fmt.Sprintf("client-%05d", j)
+			r.Tasks = append(r.Tasks,
+				market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", client, n)), Client: client})
+			value := 1_000_000 + rng.Int64N(20_000_000)
+			for a := range r.Agents {
+				r.Edges = append(r.Edges, market.Edge{Task: j, Agent: a,
+					Value: market.Credits(value + rng.Int64N(1_000_000)),
+					Cost:  market.Credits(500_000 + rng.Int64N(1_000_000))})
+			}
+		}
+		r.Sort()
+		o := clearRound(b, r)
+		frame := []Record{unwanted(NewRound(hub.name, r, o, hub.nextSalt()))}
+		var ends []Record
+		for slot, a := range o.Awards {
+			h := holdFor(r, a, slot)
+			frame = append(frame, newHold(hub.name, h, hub.nextSalt()))
+			ends = append(ends, NewVoid(hub.name, h, "agent_failed", hub.nextSalt()))
+		}
+		hub.must(frame...)
+		hub.must(ends...)
+	}
+	return hub.stored
+}
+
+func BenchmarkLevel4Crowded(b *testing.B) {
+	data := crowded(b, 1000)
+	rounds, size := uint64(0), 0
+	for _, f := range data {
+		size += len(f.data)
+	}
+	b.Logf("%d bytes a round", size/1000)
 	b.ReportAllocs()
 	b.ResetTimer()
 	start := cpu()

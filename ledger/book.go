@@ -14,7 +14,7 @@ import (
 // what is forgotten is refused, never applied twice.
 const (
 	// RememberEnded bounds the ended holds that stay known, so that a repeated completion is answered as the
-	// first: minutes of a busy hub, in 2 MB. Uniqueness needs no memory, because rounds rise and each slot of
+	// first: minutes of a busy hub, in 4 MB. Uniqueness needs no memory, because rounds rise and each slot of
 	// a round is held once.
 	RememberEnded = 1 << 16
 	// RememberOps bounds the transfers that stay known by id, in about 30 MB. A deposit whose id comes back
@@ -31,11 +31,11 @@ const (
 type Book struct {
 	head     head
 	accounts map[string]*market.Credits
+	near     [1 << 8]nearby    // of accounts
 	names    map[string]*names // by client
 	open     map[slotKey]*Hold
 	payables map[string]string // account names by agent
-	ended    map[slotKey]ended
-	past     []slotKey // of ended, the oldest first
+	ended    memory
 	ops      map[string]op
 	opsQ     []string // of ops, the oldest first
 	hubs     map[string]*counters
@@ -55,6 +55,7 @@ type Book struct {
 	fresh    []used                        // and of that, what can still be undone
 	taught   []*Round                      // what they take in, likewise
 
+	bare      bool  // an audit's: it judges, and knows nothing that is of use to a hub alone
 	justEnded *Hold // the hold that the last capture or void ended, for the audit
 	undo      []undo
 	legs      []Leg
@@ -107,7 +108,6 @@ func NewBook() *Book {
 		names:    map[string]*names{},
 		open:     map[slotKey]*Hold{},
 		payables: map[string]string{},
-		ended:    map[slotKey]ended{},
 		ops:      map[string]op{},
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
@@ -118,6 +118,13 @@ func NewBook() *Book {
 		classes:  map[string]*class{},
 		uses:     map[string]*uses{},
 	}
+}
+
+// newBareBook is a book for an audit.
+func newBareBook() *Book {
+	b := NewBook()
+	b.bare = true
+	return b
 }
 
 // Apply applies one record, or returns why not and changes nothing. ErrRepeat means that it was applied
@@ -162,7 +169,9 @@ func (b *Book) applyFrame(f *Frame, heads []roundHead) error {
 		b.head = before
 		return fmt.Errorf("frame %d: %w", f.Seq, err)
 	}
-	b.framed(f.Records)
+	if says(f.Records) {
+		b.head.Said = b.head.Seq
+	}
 	b.forget()
 	b.tally()
 	return nil
@@ -183,16 +192,11 @@ func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
 	if err := b.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
 		return Frame{}, err
 	}
-	b.framed(records)
-	b.tally()
-	return f, nil
-}
-
-// framed notes that the last frame is whole.
-func (b *Book) framed(records []Record) {
 	if says(records) {
 		b.head.Said = b.head.Seq
 	}
+	b.tally()
+	return f, nil
 }
 
 // follow checks a frame's header against the last one's and takes it over.
@@ -334,7 +338,9 @@ func (b *Book) Hold(id string) (Hold, bool) {
 // Ended reports how a hold ended, KindCapture or KindVoid, while it is remembered; else 0.
 func (b *Book) Ended(id string) Kind {
 	if k, ok := b.key(id); ok {
-		return b.ended[k].Kind
+		if e := b.ended.find(k); e != nil {
+			return e.Kind
+		}
 	}
 	return 0
 }

@@ -29,7 +29,11 @@ func (d *decoder) frame(rounds *[]raw) (f Frame) {
 		lazy = nil
 	}
 	n := d.header(&f)
-	f.Records = make([]Record, 0, min(n, 4096)) // more, once so many have been there
+	if d.room != nil {
+		f.Records = d.room.begin()
+	} else {
+		f.Records = make([]Record, 0, min(n, 4096)) // more, once so many have been there
+	}
 	for range n {
 		f.Records = append(f.Records, Record{})
 		r := &f.Records[len(f.Records)-1]
@@ -40,6 +44,9 @@ func (d *decoder) frame(rounds *[]raw) (f Frame) {
 			*rounds = append(*rounds, left)
 		}
 	}
+	if d.room != nil {
+		d.room.records = f.Records
+	}
 	return f
 }
 
@@ -49,7 +56,8 @@ const minRecord = 1 + 1 + 16 + 1 + 1
 // decoder reads frames and what snapshots hold.
 type decoder struct {
 	market.Decoder
-	intern map[string]string // one copy of what comes again and again; nil: every string is its own
+	intern *copies // nil: every string is its own
+	room   *room   // nil: everything is made anew
 }
 
 func decode(data []byte) *decoder { return &decoder{Decoder: market.Decoder{Data: data}} }
@@ -80,18 +88,12 @@ func (d *decoder) record(r *Record, lazy *raw) {
 func (d *decoder) body(r *Record, lazy *raw) {
 	r.Kind = Kind(d.Byte())
 	d.Fill(r.Salt[:])
-	r.ID = d.Text()
+	r.ID = d.text()
 	if legs := d.Count(2); legs > 0 && d.Fault == "" {
-		if cap(r.Legs) >= legs {
-			r.Legs = r.Legs[:legs]
-		} else {
-			r.Legs = make([]Leg, legs)
-		}
+		r.Legs = d.legs(legs)
 		for i := range r.Legs {
 			r.Legs[i] = Leg{d.name(), d.Credits()}
 		}
-	} else {
-		r.Legs = nil
 	}
 	d.part(r, lazy)
 }
@@ -117,10 +119,11 @@ func (d *decoder) part(r *Record, lazy *raw) {
 			r.Round.rest(d)
 		}
 	case KindHold:
-		r.Hold = new(Hold)
+		r.Hold = d.newHold()
 		d.hold(r.Hold)
 	case KindCapture:
-		c := &Capture{Hold: d.Text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
+		c := d.newCapture()
+		*c = Capture{Hold: d.text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
 			Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}, TTFTUS: d.Varint()}
 		flags := d.Byte()
 		if flags > 15 {
@@ -136,9 +139,11 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		}
 		r.Capture = c
 	case KindVoid:
-		r.Void = &Void{Hold: d.Text(), Reason: d.name()}
+		r.Void = d.newVoid()
+		*r.Void = Void{Hold: d.text(), Reason: d.name()}
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
-		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.Text(), Number: d.Uvarint(),
+		r.Transfer = d.newTransfer()
+		*r.Transfer = Transfer{Client: d.name(), Hub: d.name(), Note: d.text(), Number: d.Uvarint(),
 			Amount: d.Credits(), Vouched: d.vouched()}
 	case KindSeal, KindTariff:
 		d.epoch(r)
@@ -205,7 +210,7 @@ func (d *decoder) epoch(r *Record) {
 }
 
 func (d *decoder) hold(h *Hold) {
-	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.Text(), d.name(), d.name(), d.name(),
+	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.text(), d.name(), d.name(), d.name(),
 		d.name()
 	h.Attempt = d.Int()
 	h.Round = d.Uvarint()
@@ -215,16 +220,15 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
 	h.Expires, h.Boot = d.Varint(), d.Varint()
 	d.Fill(h.Digest[:])
-	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.name(), d.Text(), d.Int()
-	h.Request, h.Key, h.Tags = d.Text(), d.name(), d.Text()
+	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.name(), d.text(), d.Int()
+	h.Request, h.Key, h.Tags = d.text(), d.name(), d.text()
 }
 
-// heads reads what a book needs of rounds' and outcomes' canonical bytes without decoding them.
-func (d *decoder) heads(rounds []raw) []roundHead {
-	heads := make([]roundHead, len(rounds))
-	for i, lazy := range rounds {
-		h := &heads[i]
-		h.hash = sha256.Sum256(lazy.round)
+// heads appends what a book needs of rounds' and outcomes' canonical bytes, without decoding them.
+func (d *decoder) heads(heads []roundHead, rounds []raw) []roundHead {
+	for _, lazy := range rounds {
+		heads = append(heads, roundHead{hash: sha256.Sum256(lazy.round)})
+		h := &heads[len(heads)-1]
 		in := decode(lazy.round)
 		in.Byte()  // version
 		in.Sized() // domain
@@ -263,26 +267,6 @@ func (d *decoder) positive() int64 {
 		return 0
 	}
 	return int64(x)
-}
-
-// maxInterned bounds the strings that are kept.
-const maxInterned = 1 << 16
-
-// name reads a string that probably comes again.
-func (d *decoder) name() string {
-	b := d.Sized()
-	if d.intern == nil {
-		return string(b)
-	}
-	s, ok := d.intern[string(b)]
-	if !ok {
-		if len(d.intern) >= maxInterned {
-			clear(d.intern)
-		}
-		s = string(b)
-		d.intern[s] = s
-	}
-	return s
 }
 
 // use reads how a class went.

@@ -65,7 +65,7 @@ func (h *History) clear() {
 	*h.book = *NewBook()
 	h.open, h.last, h.grants = map[slotKey]*Past{}, map[taskOf]*Past{}, map[string][]Transfer{}
 	h.ends, h.forgot, h.returns = nil, 0, nil
-	h.dec = decoder{intern: map[string]string{}}
+	h.dec = decoder{intern: newCopies()}
 }
 
 // Book returns the state of money, always the same pointer.
@@ -84,7 +84,7 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	d.Data, d.At, d.Fault = data, 0, ""
 	var bytes []raw
 	f := d.frame(&bytes)
-	heads := d.heads(bytes)
+	heads := d.heads(nil, bytes)
 	for i := range bytes {
 		if rest := bytes[i].rest; len(rest) > 0 && rest[0] != 0 { // it has a ground
 			var err error

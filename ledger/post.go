@@ -36,7 +36,7 @@ func (b *Book) post(r *Record, want []Leg) error {
 		at = make([]*market.Credits, len(want))
 	}
 	for i, l := range want {
-		a := b.accounts[l.Account]
+		a := b.account(l.Account)
 		at[i] = a
 		var have market.Credits
 		if a != nil {
@@ -58,10 +58,35 @@ func (b *Book) post(r *Record, want []Leg) error {
 			a = new(market.Credits)
 			name := l.Account
 			b.accounts[name] = a
-			b.undo = append(b.undo, undo{do: func() { delete(b.accounts, name) }})
+			b.undo = append(b.undo, undo{do: func() { b.close(name) }})
 		}
 		b.undo = append(b.undo, undo{account: a, old: *a})
 		*a += l.Amount
 	}
 	return nil
+}
+
+// nearby is an account that was found last where its name leads: nearly always the one that is asked for.
+type nearby struct {
+	name string
+	at   *market.Credits
+}
+
+// account finds an account; nil if there is none.
+func (b *Book) account(name string) *market.Credits {
+	n := &b.near[mixed(name)%uint64(len(b.near))]
+	if n.at == nil || n.name != name {
+		a := b.accounts[name]
+		if a == nil {
+			return nil
+		}
+		*n = nearby{name, a}
+	}
+	return n.at
+}
+
+// close takes an account back that was opened.
+func (b *Book) close(name string) {
+	delete(b.accounts, name)
+	b.near[mixed(name)%uint64(len(b.near))] = nearby{}
 }

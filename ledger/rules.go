@@ -131,8 +131,10 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 		rh = &roundHead{number: r.Round.Round.Number, prev: r.Round.Round.Prev,
 			hash: sha256.Sum256(b.scratch), awards: len(r.Round.Outcome.Awards), taught: r.Round}
 	}
+	own, ok := strings.CutPrefix(r.ID, h.Journal+"/")
+	number, is := parseNumber(own)
 	switch {
-	case r.ID != RoundID(h.Journal, rh.number):
+	case !ok || !is || number != rh.number:
 		return broken(ErrIllegal, "I10", r.ID, "id "+RoundID(h.Journal, rh.number), "%q", clip(r.ID))
 	case rh.number <= h.Round && rh.number > 0:
 		if rh.number == h.Round && rh.next(r.Salt) == h.Hash {

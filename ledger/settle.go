@@ -14,8 +14,8 @@ import (
 func (b *Book) applyHold(r *Record) error {
 	h, head := r.Hold, &b.head
 	k, ok := keyOf(h.Round, h.Slot)
-	if want := HoldID(head.Journal, h.Round, h.Slot); !ok || r.ID != want {
-		return broken(ErrIllegal, "I10", r.ID, "id "+want, "%q", clip(r.ID))
+	if named, is := b.key(r.ID); !ok || !is || named != k {
+		return broken(ErrIllegal, "I10", r.ID, "id "+HoldID(head.Journal, h.Round, h.Slot), "%q", clip(r.ID))
 	}
 	if h.Round < head.Round || h.Round == head.Round && h.Slot < head.Held {
 		if old := b.open[k]; old != nil && *old == *h {
@@ -104,8 +104,8 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	h := b.open[k]
 	if h == nil {
-		e, known := b.ended[k]
-		if !known {
+		e := b.ended.find(k)
+		if e == nil {
 			return broken(ErrEnded, "I3", r.ID, "an open hold",
 				"none: it was never made, or ended more than %d holds ago", RememberEnded)
 		}
@@ -130,7 +130,7 @@ func (b *Book) applyEnd(r *Record) error {
 	if err := b.post(r, b.legs); err != nil {
 		return err
 	}
-	if c := r.Capture; c != nil {
+	if c := r.Capture; c != nil && !b.bare {
 		if card, counts := cardOf(h, c); counts {
 			b.paid = append(b.paid, paid{h.Client, card})
 		}
@@ -138,7 +138,7 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	delete(b.open, k)
 	b.justEnded = h
-	b.ended[k], b.past = ended{r.Kind, b.digest(r)}, append(b.past, k)
+	b.ended.add(ended{Key: k, Kind: r.Kind, Digest: b.digest(r)})
 	b.undo = append(b.undo, undo{hold: h})
 	return nil
 }

@@ -16,8 +16,7 @@ import (
 type saved struct {
 	Head     head
 	Accounts map[string]*market.Credits
-	Ended    map[slotKey]ended
-	Past     []slotKey
+	Ended    []ended
 	Ops      map[string]op
 	OpsQ     []string
 	Hubs     map[string]*counters
@@ -40,9 +39,9 @@ type saved struct {
 // saved shares its maps with the history.
 func (h *History) saved() saved {
 	b := h.book
-	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended, Past: b.past, Ops: b.ops, OpsQ: b.opsQ,
-		Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched, Budgets: b.budgets,
-		Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
+	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended.list[b.ended.first:], Ops: b.ops,
+		OpsQ: b.opsQ, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
+		Budgets: b.budgets, Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
 		Ends: h.ends, Returns: h.returns, Grants: h.grants}
 }
 
@@ -78,7 +77,7 @@ func (h *History) Load(snapshot []byte) error {
 // to it. That proves nothing of the journal, but no account is short, and every hold is covered.
 func (h *History) take(s *saved) (err error) {
 	b := h.book
-	b.head, b.past, b.opsQ, h.returns = s.Head, s.Past, s.OpsQ, s.Returns
+	b.head, b.opsQ, h.returns = s.Head, s.OpsQ, s.Returns
 	if b.usual = s.Usual; !b.usual.valid() {
 		return errors.New("no usual cost of tasks")
 	}
@@ -112,6 +111,12 @@ func (h *History) take(s *saved) (err error) {
 		b.open[k], h.open[k], h.last[p.task()] = p.Hold, p, p
 	}
 	h.forget(b.head.Time)
+	for _, e := range s.Ended {
+		if b.ended.find(e.Key) != nil || len(b.ended.list) == RememberEnded {
+			return errors.New("a hold that ended twice, or more than are remembered")
+		}
+		b.ended.add(e)
+	}
 	for k, amount := range b.spent {
 		if amount < 0 || amount > b.Allotted(k[0], k[1]) {
 			return errors.New("more spent than was allotted")
@@ -122,7 +127,7 @@ func (h *History) take(s *saved) (err error) {
 		d.Said > d.Seq || d.ID == tip.Sum{} || d.Held != d.Awards || d.Awards < 0 || d.Awards > maxSlots ||
 		d.Round > maxRound:
 		return errors.New("no journal's head")
-	case len(b.past) != len(b.ended) || len(b.opsQ) != len(b.ops):
+	case len(b.opsQ) != len(b.ops):
 		return errors.New("a memory without its order")
 	}
 	b.sums(func(_ int, invariant, expected, format string, args ...any) {
