@@ -14,6 +14,7 @@ import (
 
 	"souk/bus/tip"
 	"souk/ledger"
+	"souk/ledger/checkpoint"
 	"souk/ledger/journal"
 )
 
@@ -23,6 +24,10 @@ type Options struct {
 	Journal string // only this one; "" all
 	// Elsewhere names journals that are kept on other machines: they are not missing here.
 	Elsewhere []string
+	// Policies judge the signatures on checkpoints; none: nobody does.
+	Policies []*checkpoint.Policy
+	// Against are checkpoints that are kept elsewhere: each journal is to go on those of it.
+	Against []Note
 }
 
 // Summary is the result of a check.
@@ -103,14 +108,23 @@ func begun(paths []string, missing []string) bool {
 // missing.
 func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summary, error) {
 	start := time.Now()
-	c := &checker{ctx, o}
+	c := &checker{ctx: ctx, o: o}
+	var sum Summary
 	var hubs []*ledger.Audit
 	var treasury *ledger.Audit
 	treasuries := 0
 	audits := make([]*ledger.Audit, len(sources))
-	// The hubs first, then the treasury, then what the hubs wrote meanwhile: see ledger.Across.
 	for i, s := range sources {
 		audits[i] = ledger.NewAudit(s.Name, o.Level)
+	}
+	if o.Level >= ledger.LevelMerkle {
+		var err error
+		if c.signed, sum.Undecided, err = c.chains(sources, audits); err != nil {
+			return Summary{}, err
+		}
+	}
+	// The hubs first, then the treasury, then what the hubs wrote meanwhile: see ledger.Across.
+	for i, s := range sources {
 		if s.Role == ledger.RoleTreasury {
 			treasury = audits[i]
 			treasuries++
@@ -133,7 +147,6 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 			}
 		}
 	}
-	var sum Summary
 	for i, s := range sources {
 		if !s.done && s.reader != nil {
 			note, err := s.reader.Tail()
@@ -145,6 +158,9 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 			case note != "":
 				sum.Undecided = append(sum.Undecided, note)
 			}
+		}
+		if len(c.signed) > 0 && !s.done {
+			c.signed[i].end()
 		}
 		r := audits[i].Finish()
 		sum.add(s, r.Count, r.Findings...)
@@ -175,10 +191,6 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	}
 	if o.Level >= ledger.LevelAcross && treasuries <= 1 {
 		sum.absent(sources, ledger.Absent(treasury, hubs), whole, o.Elsewhere)
-	}
-	if o.Level >= ledger.LevelMerkle {
-		sum.Undecided = append(sum.Undecided,
-			"level 1: these journals have no checkpoints yet: nothing to compare with")
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
@@ -259,8 +271,9 @@ func quoted(path string) string {
 
 // checker reads journals into audits.
 type checker struct {
-	ctx context.Context
-	o   Options
+	ctx    context.Context
+	o      Options
+	signed []*chain // of each source; none below level 1
 }
 
 // read gives an audit what its journal holds by now. Rounds are checked beside the reading.
@@ -277,8 +290,12 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 	if c.o.Level >= ledger.LevelAuctions {
 		wait = c.auctions(a)
 	}
+	i := slices.IndexFunc(c.signed, func(x *chain) bool { return x.of == s })
 	err := s.each(c.ctx, func(seq uint64, epoch int64, data []byte) error {
 		a.Frame(seq, epoch, data)
+		if i >= 0 {
+			c.signed[i].frame(seq, data)
+		}
 		s.last = seq
 		return nil
 	})

@@ -27,6 +27,7 @@ func codeOf(s *inspect.Summary) int {
 func (e *env) checkCommand() *cobra.Command {
 	o := inspect.Options{Level: ledger.MaxLevel}
 	var verbose, strict bool
+	var policies, against []string
 	c := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "Audit all journals; no output and exit code 0 mean that nothing is wrong",
@@ -36,7 +37,8 @@ func (e *env) checkCommand() *cobra.Command {
                          never fall, known kinds; nothing but zeros behind the last frame, no file too many,
                          none longer than it can be, nothing in the place of one that is none; snapshots say
                          the same as the log
-  level 1  Merkle        roots and checkpoints (journals have none yet)
+  level 1  Merkle        each checkpoint beside the log, and each of --against, is of a beginning of it; with
+                         --policy, their writer has signed them, and witnesses as the policy asks
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
   level 4  auctions      the certificate of every round, that its holds are its awards, and that what a second
@@ -53,20 +55,22 @@ names by a grant or an accept, and that is not there, is a violation, unless --e
 journal that is chosen by --journal, or by its own directory, is judged by itself, and what it says of
 others is undecided.
 
-The sums protect against accidents, not against whoever can write the files: until there are signed
-checkpoints, frames that were written anew with sums that fit, an end that was cut off where a frame ends
-and zeroed, and a journal that was deleted and that nobody names are not found. Nor is, in such frames,
-what nothing else depends on: of a hold its model, attempt, boot, digest, expiry and reader, and how far
-it is above what was paid; of a capture how it ended and when it began; reasons, notes, deposits; of a
-round what was expected of those who got nothing, how long somebody would have waited, and what was left
-out. ARCHITECTURE.md has the whole list, under Trust. A write that a crash tore, which the next start
-trims, is undecided.
+The sums protect against accidents, and level 1 against whoever can write the files: up to the last
+checkpoint whose witnesses are not in league with him nothing was changed, left out or cut off, if --policy
+has their keys, or --against a checkpoint that he cannot reach. Behind it, and without checkpoints, frames
+that were written anew with sums that fit, an end that was cut off where a frame ends and zeroed, and a
+journal that was deleted and that nobody names are not found. Nor is, in such frames, what nothing else
+depends on: of a hold its model, attempt, boot, digest, expiry and reader, and how far it is above what was
+paid; of a capture how it ended and when it began; reasons, notes, deposits; of a round what was expected
+of those who got nothing, how long somebody would have waited, and what was left out. ARCHITECTURE.md has
+the whole list, under Trust. A write that a crash tore, which the next start trims, is undecided.
 
 Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 undecided (with --strict).
 Damage outranks violations.`,
 		Example: `  ledger check
   ledger check --level 3 /backup/journal
   ledger check -O json copy-of-hub-maths
+  ledger check --policy policy --against mine.tlog-proof
   ledger check --elsewhere treasury /var/lib/souk    on a machine with hubs alone`,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if o.Level < 0 || o.Level > ledger.MaxLevel {
@@ -74,6 +78,13 @@ Damage outranks violations.`,
 			}
 			errs := cmd.ErrOrStderr()
 			o.Journal = e.journal
+			var err error
+			if o.Policies, err = readPolicies(policies); err != nil {
+				return err
+			}
+			if o.Against, err = notes(against); err != nil {
+				return err
+			}
 			sum, err := inspect.Check(cmd.Context(), e.paths(paths), o)
 			if err = e.hint(paths, err); err != nil {
 				return err
@@ -102,6 +113,9 @@ Damage outranks violations.`,
 	c.Flags().IntVar(&o.Level, "level", ledger.MaxLevel, "highest level to check, 0 to 6")
 	c.Flags().StringSliceVar(&o.Elsewhere, "elsewhere", nil,
 		"journals that are kept on other machines, and not missing here")
+	policyFlag(c, &policies)
+	c.Flags().StringArrayVar(&against, "against", nil,
+		"checkpoint, or proof, that was kept elsewhere: its journal must go on it; may be given again")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what was checked, and what could not be")
 	c.Flags().BoolVar(&strict, "strict", false, "exit 4 if something could not be checked")
 	return c

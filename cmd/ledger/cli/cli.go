@@ -18,7 +18,6 @@ import (
 	"souk/cmd/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
-	"souk/ledger/journal"
 )
 
 // Exit codes of the command.
@@ -27,7 +26,7 @@ const (
 	ExitViolations = 1
 	ExitUsage      = 2 // or something that cannot be read
 	ExitDamaged    = 3 // or tampered with
-	ExitUndecided  = 4 // with --strict: something could not be checked
+	ExitUndecided  = 4 // with --strict: something could not be checked; there is nothing to prove yet
 )
 
 // Data is the value of --data where it is not given: what the environment says, as it does in the image of
@@ -63,9 +62,10 @@ func Run(ctx context.Context, version string, args []string, out, errs io.Writer
 		return ExitClean
 	case errors.As(err, &s):
 		return int(s)
-	case errors.Is(err, journal.ErrDamaged):
+	}
+	if code, ok := codeOfError(err); ok {
 		fmt.Fprintln(errs, "ledger:", err)
-		return ExitDamaged
+		return code
 	}
 	fmt.Fprintln(errs, "ledger:", console.Unknown("ledger", err))
 	if v := (*ledger.Violation)(nil); errors.As(err, &v) || errors.As(err, new(violation)) {
@@ -115,7 +115,7 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 	}
 	root.SetFlagErrorFunc(console.FlagError)
 	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(),
-		e.traceCommand(), e.statsCommand(), e.tailCommand())
+		e.traceCommand(), e.statsCommand(), e.tailCommand(), e.proveCommand(), e.verifyCommand())
 	return root
 }
 

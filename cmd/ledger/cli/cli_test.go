@@ -55,6 +55,7 @@ func TestScripts(t *testing.T) {
 				}
 				ts.Check(writeMarket(ts.MkAbs(args[0]), rounds, fraud))
 			},
+			"sign": sign, "more": more, "rewrite": rewrite,
 			// flip FILE PART/PARTS: flips a bit there in the used part of a segment.
 			"flip": func(ts *testscript.TestScript, _ bool, args []string) {
 				path := ts.MkAbs(args[0])

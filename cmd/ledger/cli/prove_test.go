@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/mod/sumdb/note"
+
+	"souk/ledger"
+	"souk/ledger/checkpoint"
+	"souk/ledger/journal"
+)
+
+// sign DATA JOURNAL WITNESSES: signs a checkpoint of the journal, cosigned by the first so many of three
+// witnesses, and writes to DATA/policy that two of them must, and to DATA/JOURNAL.note the checkpoint.
+func sign(ts *testscript.TestScript, _ bool, args []string) {
+	data := ts.MkAbs(args[0])
+	ts.Check(signJournal(data, args[1], int(args[2][0]-'0')))
+}
+
+func signJournal(data, name string, witnesses int) error {
+	origin := "market/" + name
+	var writer note.Signer
+	policy := ""
+	for _, n := range []string{"hub-maths", "treasury"} {
+		skey, vkey, err := note.GenerateKey(rand.NewChaCha8([32]byte{1, n[0]}), "market/"+n)
+		if err != nil {
+			return err
+		}
+		policy += "log " + vkey + "\n"
+		if n == name {
+			if writer, err = note.NewSigner(skey); err != nil {
+				return err
+			}
+		}
+	}
+	j, err := journal.Open(filepath.Join(data, "journal", name), journal.Config{MinFree: -1})
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	m, err := j.Tree()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	head, err := m.Grow(nil)
+	if err != nil {
+		return err
+	}
+	c := checkpoint.Checkpoint{Origin: origin, Size: head.Size, Root: head.Root}
+	signed, err := checkpoint.Sign(c, writer)
+	for i := range 3 {
+		skey, vkey, err := checkpoint.GenerateCosigner(rand.NewChaCha8([32]byte{2, byte(i)}),
+			fmt.Sprint("w", i))
+		if err != nil {
+			return err
+		}
+		policy += fmt.Sprintf("witness w%d %s\n", i, vkey)
+		if i >= witnesses {
+			continue
+		}
+		w, err := checkpoint.NewCosigner(skey)
+		if err != nil {
+			return err
+		}
+		by, err := w.Cosign(c, time.Unix(1_800_000_000, 0))
+		if err != nil {
+			return err
+		}
+		if signed, err = checkpoint.Merge(signed, by); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		err = m.Keep(head.Frame, signed)
+	}
+	return errorOf(err, os.WriteFile(filepath.Join(data, name+".note"), signed, 0o600),
+		os.WriteFile(filepath.Join(data, "policy"), []byte(policy+"group two 2 w0 w1 w2\nquorum two\n"), 0o600))
+}
+
+// more DATA ROUNDS: plays more rounds at the hub.
+func more(ts *testscript.TestScript, _ bool, args []string) {
+	data := ts.MkAbs(args[0])
+	j, err := journal.Open(filepath.Join(data, "journal", "hub-maths"), journal.Config{MinFree: -1})
+	ts.Check(err)
+	defer j.Close()
+	w := &writer{name: "hub-maths", j: j, salts: 100}
+	w.book, err = bookOf(filepath.Join(data, "journal", "hub-maths"))
+	ts.Check(err)
+	for n := range int(args[1][0] - '0') {
+		ts.Check(w.round(100+n, false, ""))
+	}
+}
+
+// rewrite FROM TO: makes a journal of the same frames, but for one deposit that is 5 more.
+func rewrite(ts *testscript.TestScript, _ bool, args []string) {
+	from, to := ts.MkAbs(args[0]), ts.MkAbs(args[1])
+	frames, err := framesOf(from)
+	ts.Check(err)
+	j, err := journal.Open(to, journal.Config{MinFree: -1})
+	ts.Check(err)
+	defer j.Close()
+	for _, f := range frames {
+		for i := range f.Records {
+			if r := &f.Records[i]; strings.HasSuffix(r.ID, "cash-bob") {
+				r.Transfer.Amount += 5e9
+				for k := range r.Legs {
+					r.Legs[k].Amount = r.Legs[k].Amount / 2 * 3
+				}
+			}
+		}
+		ts.Check(j.Append(f))
+	}
+	for _, sub := range []string{"tree", "checkpoints"} {
+		ts.Check(os.CopyFS(filepath.Join(to, sub), os.DirFS(filepath.Join(from, sub))))
+	}
+}
+
+// A proof that was made with the files beside the log is the one that is made without them.
+func TestAProofNeedsTheLogAlone(t *testing.T) {
+	data := t.TempDir()
+	if err := errorOf(writeMarket(data, 20, ""), signJournal(data, "hub-maths", 2)); err != nil {
+		t.Fatal(err)
+	}
+	prove := func(id string) string {
+		file := filepath.Join(t.TempDir(), "proof")
+		var out, errs strings.Builder
+		if code := Run(t.Context(), "v", []string{"prove", id, "-o", file, "--data", data}, &out,
+			&errs); code != 0 {
+			t.Fatalf("exit %d: %s", code, &errs)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for _, id := range []string{"hub-maths/1/0", "hub-maths/12/1", "hub-maths/19/0"} {
+		with := prove(id)
+		tree := filepath.Join(data, "journal", "hub-maths", "tree")
+		if err := os.Rename(tree, tree+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if without := prove(id); without != with {
+			t.Errorf("%s: without the hashes:\n%s\nwith them:\n%s", id, without, with)
+		}
+		if err := os.Rename(tree+".away", tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func framesOf(dir string) (all []ledger.Frame, err error) {
+	err = journal.Read(dir, func(f ledger.Frame) error { all = append(all, f); return nil })
+	return all, err
+}
+
+func bookOf(dir string) (*ledger.Book, error) {
+	b := ledger.NewBook()
+	return b, journal.Read(dir, b.ApplyFrame)
+}
