@@ -189,6 +189,31 @@ func Add(sum *market.Credits, amount market.Credits) error {
 	return nil
 }
 
+// Facts calls f with every record and what it speaks of, up to the first frame of a time, in Unix
+// nanoseconds, or until f returns an error or [ErrStop].
+func (s *Source) Facts(ctx context.Context, to int64, f func(*ledger.Fact) error) error {
+	reading := ledger.NewReading()
+	err := s.each(ctx, func(seq uint64, epoch int64, data []byte) error {
+		err := reading.Frame(data, func(fact *ledger.Fact) error {
+			if fact.Time >= to {
+				return ErrStop
+			}
+			return f(fact)
+		})
+		if errors.Is(err, ledger.ErrEncoding) {
+			_, err = journal.Entry{Seq: seq, Epoch: epoch, Data: data, Segment: s.Dir}.Frame()
+		}
+		return err
+	})
+	switch {
+	case err == ErrStop:
+		return nil
+	case errors.As(err, new(*ledger.Violation)):
+		return fmt.Errorf("%s: %w; see: ledger check %s", s.Name, err, quoted(s.Dir))
+	}
+	return err
+}
+
 func base(dir string) string {
 	dir = strings.TrimRight(dir, string(os.PathSeparator))
 	return dir[strings.LastIndexByte(dir, os.PathSeparator)+1:]

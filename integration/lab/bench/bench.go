@@ -38,6 +38,7 @@ var parts = []struct {
 	{"belief", beliefBars}, {"holdings", holdingsBars}, {"gateway", gatewayBars},
 	{"events", eventBars}, {"keys", keysBars}, {"litellm", besideLiteLLM},
 	{"bills", billBars}, {"crowd", crowdBars}, {"virtual", virtualBars}, {"audit", auditBars},
+	{"books", bookBars},
 	{"forecast", forecastBars},
 	{"regime", regimeBars}, {"guard", guardBars}, {"cachesage", cachesageBars},
 	{"flood", floodBars},

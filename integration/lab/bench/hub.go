@@ -21,8 +21,9 @@ type desk struct {
 	clients int               // that ask in turn
 	asked   int
 	grants  uint64
-	frame   []byte // the last of its journal, in a buffer that serves for all, as the journal's own does
-	bytes   int    // of its journal
+	frame   []byte             // the last of its journal, in a buffer that serves for all
+	bytes   int                // of its journal
+	keep    func(ledger.Frame) // that takes its frames; nil: nobody does
 }
 
 func newDesk(agents, slots int) (*desk, error) {
@@ -94,6 +95,9 @@ func (d *desk) do(r hub.Ready) error {
 	for i := range r.Frames {
 		d.frame = ledger.AppendFrame(d.frame[:0], &r.Frames[i])
 		d.bytes += len(d.frame)
+		if d.keep != nil {
+			d.keep(r.Frames[i])
+		}
 	}
 	for i := range r.Dispatches {
 		x, agent := &r.Dispatches[i], r.Placed[i].Agent

@@ -1,0 +1,274 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/bus/tip"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Period is a span of time: From belongs to it, To does not. A zero bound is none.
+type Period struct {
+	From, To time.Time
+	Zone     *time.Location // whose days and months count
+}
+
+// bounds returns the period in Unix nanoseconds.
+func (p *Period) bounds() (from, to int64) {
+	from, to = math.MinInt64, math.MaxInt64
+	if !p.From.IsZero() {
+		from = p.From.UnixNano()
+	}
+	if !p.To.IsZero() {
+		to = p.To.UnixNano()
+	}
+	return from, to
+}
+
+// Sums say which payments are summed up, and what they are told apart by.
+type Sums struct {
+	Period
+	// Only payments of one of each of these; nil: of any
+	Clients, Agents, Models, Keys []string
+	Tags                          []bus.Tag // each of them; a Value of "" is any
+	By                            []string  // of Parts, or "tag:" and a tag's name
+}
+
+// Parts lists what sums are told apart by.
+var Parts = []string{"client", "agent", "model", "key", "day", "month"}
+
+// mostParts bounds what sums are told apart by.
+const mostParts = 8
+
+// Sum is the sum of a group.
+type Sum struct {
+	Of []string // its names, as By has them
+	tip.Use
+}
+
+// MostGroups bounds the groups of sums.
+const MostGroups = 1 << 20
+
+// summing adds up.
+type summing struct {
+	*Sums
+	from, to int64
+	groups   map[[mostParts]string]*Sum
+	last     [mostParts]string
+	sum      *Sum            // of that
+	day      span            // the last moment's, or its month
+	tags     map[string]bool // whether tags, as they are kept, fit
+
+	asked []asked
+}
+
+// asked is a name that is asked for, and whether it is known.
+type asked struct {
+	part, name string
+	known      bool
+	alike      string // a name that is known, and differs by case alone
+}
+
+// span is a day or month.
+type span struct {
+	name     string
+	from, to int64
+}
+
+// Sum adds up what journals say, in order of the groups' names. What it keeps grows with groups and open
+// holds alone.
+func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
+	s := &summing{Sums: q, groups: map[[mostParts]string]*Sum{}, tags: map[string]bool{}}
+	s.from, s.to = q.bounds()
+	if err := q.valid(); err != nil {
+		return nil, err
+	}
+	for _, x := range []struct {
+		part  string
+		names []string
+	}{{"client", q.Clients}, {"agent", q.Agents}, {"model", q.Models}, {"key", q.Keys}} {
+		for _, name := range x.names {
+			s.asked = append(s.asked, asked{part: x.part, name: name})
+		}
+	}
+	for _, src := range sources {
+		s.day = span{}
+		if err := src.Facts(ctx, s.to, s.add); err != nil {
+			return nil, err
+		}
+	}
+	for _, x := range s.asked {
+		if !x.known {
+			return nil, x.unknown()
+		}
+	}
+	out := make([]Sum, 0, len(s.groups))
+	for _, k := range slices.SortedFunc(maps.Keys(s.groups), compareParts) {
+		out = append(out, *s.groups[k])
+	}
+	return out, nil
+}
+
+func compareParts(a, b [mostParts]string) int { return slices.Compare(a[:], b[:]) }
+
+func (q *Sums) valid() error {
+	if len(q.By) == 0 || len(q.By) > mostParts {
+		return fmt.Errorf("--by names %d parts: take 1 to %d", len(q.By), mostParts)
+	}
+	for i, part := range q.By {
+		if name, ok := strings.CutPrefix(part, "tag:"); !slices.Contains(Parts, part) && (!ok || name == "") {
+			return fmt.Errorf("--by %.80q: take %s, and tag:NAME", part, strings.Join(Parts, ", "))
+		}
+		if slices.Contains(q.By[:i], part) {
+			return fmt.Errorf("--by names %s twice", part)
+		}
+	}
+	if slices.Contains(q.By, "day") && slices.Contains(q.By, "month") {
+		return errors.New("--by day,month: a day says its month: take one of them")
+	}
+	return nil
+}
+
+// add takes in a fact.
+func (s *summing) add(f *ledger.Fact) error {
+	client, agent, use, ok := f.Use()
+	if !ok {
+		if t := f.Record.Transfer; t != nil {
+			s.named("client", t.Client)
+		}
+		return nil
+	}
+	fits := s.one("client", s.Clients, client)
+	fits = s.one("agent", s.Agents, agent) && fits
+	fits = s.one("model", s.Models, use.Model) && fits
+	fits = s.one("key", s.Keys, use.Key) && fits
+	if !fits || f.Time < s.from || !s.tagged(use.Tags) {
+		return nil
+	}
+	var k [mostParts]string
+	for i, part := range s.By {
+		switch part {
+		case "client":
+			k[i] = client
+		case "agent":
+			k[i] = agent
+		case "model":
+			k[i] = use.Model
+		case "key":
+			k[i] = use.Key
+		case "day", "month":
+			k[i] = s.at(f.Time, part)
+		default:
+			k[i] = tagOf(use.Tags, part[len("tag:"):])
+		}
+	}
+	if s.sum == nil || k != s.last {
+		if s.sum = s.groups[k]; s.sum == nil {
+			if len(s.groups) == MostGroups {
+				return fmt.Errorf("more than %d rows: tell apart by less, or choose a shorter time", MostGroups)
+			}
+			for i := range k { // which are part of what is read
+				k[i] = strings.Clone(k[i])
+			}
+			s.sum = &Sum{Of: slices.Clone(k[:len(s.By)])}
+			s.groups[k] = s.sum
+		}
+		s.last = k
+	}
+	return s.sum.Add(&use)
+}
+
+// Add adds what was spent, unless that would leave 64 bits.
+func (s *Sum) Add(u *tip.Use) error {
+	sums := [...]*int64{&s.Tasks, &s.Prompt, &s.Cached, &s.Output, (*int64)(&s.Cost), (*int64)(&s.Paid)}
+	for i, x := range [...]int64{u.Tasks, u.Prompt, u.Cached, u.Output, int64(u.Cost), int64(u.Paid)} {
+		if err := Add((*market.Credits)(sums[i]), market.Credits(x)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at names the day or month of a moment. Those of a journal never fall.
+func (s *summing) at(nanos int64, part string) string {
+	if nanos < s.day.from || nanos >= s.day.to {
+		t := time.Unix(0, nanos).In(s.Zone)
+		y, m, d := t.Date()
+		name, next := time.DateOnly, d+1
+		if part == "month" {
+			name, d, next = "2006-01", 1, 1
+			m++
+		}
+		end := time.Date(y, m, next, 0, 0, 0, 0, s.Zone)
+		s.day = span{t.Format(name), nanos, end.UnixNano()}
+	}
+	return s.day.name
+}
+
+// one reports whether a name is one that is asked for, and notes that it is known.
+func (s *summing) one(part string, names []string, name string) bool {
+	if names == nil {
+		return true
+	}
+	s.named(part, name)
+	return slices.Contains(names, name)
+}
+
+func (s *summing) named(part, name string) {
+	for i := range s.asked {
+		if x := &s.asked[i]; !x.known && x.part == part {
+			if x.known = x.name == name; strings.EqualFold(x.name, name) {
+				x.alike = strings.Clone(name)
+			}
+		}
+	}
+}
+
+func (x *asked) unknown() error {
+	err := fmt.Errorf("no journal here names %s %.80q in that time or before", x.part, x.name)
+	if x.alike != "" {
+		err = fmt.Errorf("%w: there is %s, which is another", err, x.alike)
+	}
+	return err
+}
+
+// tagged reports whether tags, as they are kept, are those that are asked for.
+func (s *summing) tagged(kept string) bool {
+	if len(s.Tags) == 0 {
+		return true
+	}
+	fits, ok := s.tags[kept]
+	if ok {
+		return fits
+	}
+	if len(s.tags) >= 1<<16 {
+		clear(s.tags)
+	}
+	all := bus.ReadTags(kept)
+	fits = !slices.ContainsFunc(s.Tags, func(want bus.Tag) bool {
+		return !slices.ContainsFunc(all, func(has bus.Tag) bool {
+			return has.Name == want.Name && (want.Value == "" || has.Value == want.Value)
+		})
+	})
+	s.tags[strings.Clone(kept)] = fits
+	return fits
+}
+
+// tagOf returns the value of a tag.
+func tagOf(kept, name string) string {
+	for _, t := range bus.ReadTags(kept) {
+		if t.Name == name {
+			return t.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,175 @@
+package inspect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Whatever sums are of and told apart by, they are what naive lists of the payments come to, and sums of all
+// payments are what the books have.
+func TestSumsAreWhatWasPaid(t *testing.T) {
+	zones := []*time.Location{time.UTC, time.FixedZone("", -5*3600), berlin(t)}
+	rows := 0
+	for range 6 {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		f := newFair(t, seed, 400)
+		dir := f.data()
+		for range 40 {
+			q := Sums{Period: Period{Zone: pick(f, zones)}}
+			for _, part := range append(slices.Clone(Parts), "tag:user", "tag:team") {
+				if f.rng.IntN(3) == 0 && !(part == "month" && slices.Contains(q.By, "day")) {
+					q.By = append(q.By, part)
+				}
+			}
+			if len(q.By) == 0 {
+				q.By = []string{"agent"}
+			}
+			some := func(all []string) []string {
+				if f.rng.IntN(3) > 0 {
+					return nil
+				}
+				return all[:1+f.rng.IntN(len(all))]
+			}
+			x := pick(f, f.paid)
+			q.Clients, q.Agents = some([]string{x.client, "bob"}), some([]string{x.agent})
+			q.Models, q.Keys = some([]string{x.model}), some([]string{x.key, "k1"})
+			if len(x.tags) > 0 && f.rng.IntN(3) == 0 {
+				q.Tags = []bus.Tag{pick(f, x.tags)}
+				q.Tags[0].Value = pick(f, []string{"", q.Tags[0].Value})
+			}
+			if f.rng.IntN(2) == 0 {
+				q.From = pick(f, f.paid).at
+			}
+			if f.rng.IntN(2) == 0 {
+				q.To = pick(f, f.paid).at
+			}
+			got, err := q.Sum(t.Context(), sourcesOf(t, dir))
+			if err != nil && strings.Contains(err.Error(), "no journal here names") {
+				continue // before To
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := naive(f.paid, &q)
+			var have []string
+			for _, s := range got {
+				have = append(have, fmt.Sprint(s.Of, s.Tasks, s.Prompt, s.Cached, s.Output, s.Cost, s.Paid))
+			}
+			if !reflect.DeepEqual(have, want) {
+				t.Fatalf("%+v:\n got %q\nwant %q", q, have, want)
+			}
+			rows += len(got)
+		}
+		q := Sums{Period: Period{Zone: time.UTC}, By: []string{"client"}}
+		all, err := q.Sum(t.Context(), sourcesOf(t, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var spent, booked market.Credits
+		for _, s := range all {
+			spent += s.Paid
+			var uses market.Credits
+			for _, w := range f.hubs {
+				sums, _ := w.book.Uses(s.Of[0], "", 1)
+				for i := range sums {
+					uses += sums[i].Paid
+				}
+			}
+			if uses != s.Paid {
+				t.Errorf("%s: the hubs say %s, and the journals %s", s.Of[0], uses, s.Paid)
+			}
+		}
+		for _, w := range f.hubs {
+			for _, b := range w.book.Balances("*") {
+				if b.Account == ledger.Surplus || b.Account == ledger.Fee ||
+					strings.HasPrefix(b.Account, "agent:") {
+					booked += b.Amount
+				}
+			}
+		}
+		if spent != booked || spent == 0 {
+			t.Errorf("%s was spent, and %s went to agents, surplus and fees", spent, booked)
+		}
+	}
+	if rows < 100 {
+		t.Errorf("only %d rows were compared", rows)
+	}
+}
+
+func berlin(t *testing.T) *time.Location {
+	z, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip("no time zones here")
+	}
+	return z
+}
+
+func sourcesOf(t *testing.T, paths ...string) []*Source {
+	t.Helper()
+	all, err := Open(paths, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// naive adds payments up as they come.
+func naive(all []paid, q *Sums) (out []string) {
+	type row struct {
+		of                            []string
+		tasks, prompt, cached, output int
+		cost, paid                    market.Credits
+	}
+	rows := map[string]*row{}
+	in := func(names []string, name string) bool { return names == nil || slices.Contains(names, name) }
+	for _, x := range all {
+		ok := in(q.Clients, x.client) && in(q.Agents, x.agent) && in(q.Models, x.model) && in(q.Keys, x.key)
+		ok = ok && (q.From.IsZero() || !x.at.Before(q.From)) && (q.To.IsZero() || x.at.Before(q.To))
+		tags := map[string]string{}
+		for _, t := range x.tags {
+			tags[t.Name] = t.Value
+		}
+		for _, want := range q.Tags {
+			v, has := tags[want.Name]
+			ok = ok && has && (want.Value == "" || want.Value == v)
+		}
+		if !ok {
+			continue
+		}
+		r := &row{of: []string{}}
+		for _, part := range q.By {
+			at := x.at.In(q.Zone)
+			r.of = append(r.of, map[string]string{"client": x.client, "agent": x.agent, "model": x.model,
+				"key": x.key, "day": at.Format("2006-01-02"), "month": at.Format("2006-01"),
+				"tag:user": tags["user"], "tag:team": tags["team"]}[part])
+		}
+		k := strings.Join(r.of, "\x00")
+		if rows[k] == nil {
+			rows[k] = r
+		}
+		r = rows[k]
+		r.tasks, r.prompt, r.cached = r.tasks+1, r.prompt+x.use.Prompt, r.cached+x.use.Cached
+		r.output, r.cost, r.paid = r.output+x.use.Output, r.cost+x.cost, r.paid+x.paid
+	}
+	var keys []string
+	for k := range rows {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		r := rows[k]
+		out = append(out, fmt.Sprint(r.of, r.tasks, r.prompt, r.cached, r.output, r.cost, r.paid))
+	}
+	return out
+}
