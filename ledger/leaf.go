@@ -12,6 +12,9 @@ func Leaves(data []byte, f func(leaf []byte)) error {
 	var count [binary.MaxVarintLen64]byte
 	head := max(0, d.At-binary.PutUvarint(count[:], uint64(n)))
 	var leaf []byte
+	if n > 1 {
+		leaf = make([]byte, 0, len(data))
+	}
 	for range n {
 		at := d.At
 		if d.Sized(); d.Fault != "" {

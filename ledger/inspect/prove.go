@@ -29,7 +29,7 @@ func Prove(dir, id string) (*checkpoint.Proof, error) {
 	_, round, _, _ := ledger.ParseHoldID(id)
 	for ; ; round = 0 { // the second time by all frames
 		held := false
-		record, err := journal.Search(dir, round, func(leaf []byte) bool {
+		record, leaf, err := journal.Search(dir, round, func(leaf []byte) bool {
 			if !bytes.Contains(leaf, []byte(id)) {
 				return false
 			}
@@ -47,7 +47,7 @@ func Prove(dir, id string) (*checkpoint.Proof, error) {
 		})
 		if err == nil {
 			var p *checkpoint.Proof
-			if p, err = proofOf(dir, record, kept); err == nil {
+			if p, err = proofOf(dir, record, leaf, kept); err == nil {
 				return p, nil
 			}
 		} else if held {
@@ -59,7 +59,7 @@ func Prove(dir, id string) (*checkpoint.Proof, error) {
 	}
 }
 
-func proofOf(dir string, record int64, kept []journal.Kept) (*checkpoint.Proof, error) {
+func proofOf(dir string, record int64, leaf []byte, kept []journal.Kept) (*checkpoint.Proof, error) {
 	var best *journal.Kept
 	for i, k := range slices.Backward(kept) {
 		if k.Size > record && (best == nil ||
@@ -71,5 +71,5 @@ func proofOf(dir string, record int64, kept []journal.Kept) (*checkpoint.Proof, 
 		return nil, fmt.Errorf("%w: it is record %d, and the last checkpoint is of size %d: come again in a second",
 			ErrNotCovered, record, kept[len(kept)-1].Size)
 	}
-	return journal.Prove(dir, record, best.Note)
+	return journal.Prove(dir, record, leaf, best.Note)
 }

@@ -142,9 +142,8 @@ func (h *hashes) cut(frame uint64, size int64) error {
 type picked map[int64]tree.Hash
 
 // pick reads the log up to a size of its tree and returns the hashes at these places, for whoever has not got
-// them from the files. f, if not nil, is called with each leaf.
-func pick(dir string, size int64, index []int64, f func(at int64, record []byte)) ([]tree.Hash, tree.Tree,
-	error) {
+// them from the files.
+func pick(dir string, size int64, index []int64) ([]tree.Hash, tree.Tree, error) {
 	var t tree.Tree
 	wanted := picked{}
 	for _, n := range index {
@@ -160,9 +159,6 @@ func pick(dir string, size int64, index []int64, f func(at int64, record []byte)
 		err = e.Leaves(func(leaf []byte) {
 			if t.Size() == size {
 				return
-			}
-			if f != nil {
-				f(t.Size(), leaf)
 			}
 			buf = t.Append(tree.Leaf(leaf), buf[:0])
 			for _, h := range buf {

@@ -166,7 +166,7 @@ func (t *Tree) Extends(size int64, root tree.Hash) (bool, error) {
 			return true, nil
 		}
 	}
-	_, was, err := pick(t.j.dir, size, nil, nil)
+	_, was, err := pick(t.j.dir, size, nil)
 	return err == nil && was.Root() == root, err
 }
 
@@ -189,7 +189,7 @@ func (t *Tree) Consistency(from int64) (tlog.TreeProof, error) {
 		}
 	}
 	return tlog.ProveTree(now.Size, from, tlog.HashReaderFunc(func(index []int64) ([]tree.Hash, error) {
-		all, _, err := pick(t.j.dir, now.Size, index, nil)
+		all, _, err := pick(t.j.dir, now.Size, index)
 		return all, err
 	}))
 }

@@ -63,6 +63,17 @@ func leafOf(f ledger.Frame, record int) []byte {
 	return ledger.AppendFrame(nil, &f)
 }
 
+// leafNo is the leaf of a record by its number.
+func leafNo(list []ledger.Frame, n int) []byte {
+	for _, f := range list {
+		if n < len(f.Records) {
+			return leafOf(f, n)
+		}
+		n -= len(f.Records)
+	}
+	return nil
+}
+
 // treeOf is the tree of frames in memory, with its hashes.
 func treeOf(list []ledger.Frame) (head tree.Head, hashes []tree.Hash, counts []int64) {
 	var t tree.Tree
@@ -75,7 +86,7 @@ func treeOf(list []ledger.Frame) (head tree.Head, hashes []tree.Hash, counts []i
 	return tree.Head{Frame: uint64(len(list)), Size: t.Size(), Root: t.Root()}, hashes, counts
 }
 
-// Beside its writer and after each start the tree is that of what was written, and so are its files.
+// I8: what was acknowledged is in the next tree, beside the writer and after each start, and in its files.
 func TestTheTreeIsThatOfTheLog(t *testing.T) {
 	dir := t.TempDir()
 	list := frames(1, 60, 80_000) // 5 MB: two segments
@@ -187,7 +198,8 @@ func TestHashesAreMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, hashes, _ := treeOf(list)
-		if p, err := Prove(dir, 30, note); err != nil || p.Check(must(checkpoint.Peek(note))) != nil {
+		if p, err := Prove(dir, 30, leafNo(list, 30), note); err != nil ||
+			p.Check(must(checkpoint.Peek(note))) != nil {
 			t.Errorf("%s: a proof by the frames: %v", name, err)
 		}
 		j := mustOpen(t, dir)
@@ -389,24 +401,24 @@ func TestProve(t *testing.T) {
 		made := keptNote(t, dir, at)
 		c := must(checkpoint.Peek(made))
 		for n := int64(0); n < c.Size; n += 5 {
-			p, err := Prove(dir, n, made)
+			p, err := Prove(dir, n, records[n], made)
 			if err != nil || p.Check(c) != nil || !bytes.Equal(p.Record, records[n]) {
 				t.Errorf("record %d of %d: %v", n, c.Size, err)
 			}
 		}
 		for _, n := range []int64{-1, c.Size, 1 << 60} {
-			if _, err := Prove(dir, n, made); err == nil {
+			if _, err := Prove(dir, n, records[0], made); err == nil {
 				t.Errorf("a proof of record %d of %d", n, c.Size)
 			}
 		}
 	}
 	head, _, _ := treeOf(list[:20])
 	head.Root[0]++
-	if _, err := Prove(dir, 3, signed(t, head)); !errors.Is(err, ErrOther) {
+	if _, err := Prove(dir, 3, records[3], signed(t, head)); !errors.Is(err, ErrOther) {
 		t.Errorf("a checkpoint of another journal: %v", err)
 	}
 	head.Size = 1 << 40
-	if _, err := Prove(dir, 3, signed(t, head)); err == nil {
+	if _, err := Prove(dir, 3, records[3], signed(t, head)); err == nil {
 		t.Error("a checkpoint of a longer journal")
 	}
 }
@@ -419,7 +431,8 @@ func TestProveTheOnlyRecord(t *testing.T) {
 	m := mustTree(t, j)
 	made := signed(t, mustGrow(t, m))
 	for range 2 {
-		if p, err := Prove(dir, 0, made); err != nil || p.Check(must(checkpoint.Peek(made))) != nil {
+		if p, err := Prove(dir, 0, leafOf(frame(1, 10), 0), made); err != nil ||
+			p.Check(must(checkpoint.Peek(made))) != nil {
 			t.Error(err)
 		}
 		if err := os.RemoveAll(treeDir(dir)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
+	"sort"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -14,10 +14,10 @@ import (
 	"souk/ledger/tree"
 )
 
-// Prove makes the proof that a checkpoint of the journal in dir covers a record: by the hashes that lie
-// beside the log, or, where they are not there or wrong, by all frames. ErrOther says that the journal is not
-// the one of the checkpoint.
-func Prove(dir string, record int64, note []byte) (*checkpoint.Proof, error) {
+// Prove makes the proof that a checkpoint of the journal in dir covers a record, which has this leaf: by the
+// hashes that lie beside the log, or, where they are not there or wrong, by all frames. ErrOther says that
+// the journal is not the one of the checkpoint.
+func Prove(dir string, record int64, leaf, note []byte) (*checkpoint.Proof, error) {
 	c, err := checkpoint.Peek(note)
 	if err != nil {
 		return nil, err
@@ -25,26 +25,18 @@ func Prove(dir string, record int64, note []byte) (*checkpoint.Proof, error) {
 	if record < 0 || record >= c.Size {
 		return nil, fmt.Errorf("record %d is not covered by a checkpoint of size %d", record, c.Size)
 	}
+	p := &checkpoint.Proof{Index: record, Record: leaf, Note: note}
 	if files, err := openHashes(dir, false); err == nil {
 		defer files.Close()
-		if p := files.prove(dir, record, c); p != nil {
-			p.Note = note
+		if p.Hashes, err = tlog.ProveRecord(c.Size, record, files); err == nil && p.Check(c) == nil {
 			return p, nil
 		}
 	}
-	p := &checkpoint.Proof{Index: record, Note: note}
 	p.Hashes, err = tlog.ProveRecord(c.Size, record, tlog.HashReaderFunc(func(index []int64) ([]tree.Hash,
 		error) {
-		all, _, err := pick(dir, c.Size, index, func(at int64, leaf []byte) {
-			if at == record {
-				p.Record = bytes.Clone(leaf)
-			}
-		})
+		all, _, err := pick(dir, c.Size, index)
 		return all, err
 	}))
-	if err == nil && c.Size == 1 { // no hash is asked for
-		_, _, err = pick(dir, 1, nil, func(_ int64, leaf []byte) { p.Record = bytes.Clone(leaf) })
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -52,38 +44,6 @@ func Prove(dir string, record int64, note []byte) (*checkpoint.Proof, error) {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrOther, err)
 	}
 	return p, nil
-}
-
-// prove returns the proof if the files have it and it is right.
-func (h *hashes) prove(dir string, record int64, c checkpoint.Checkpoint) *checkpoint.Proof {
-	proof, err := tlog.ProveRecord(c.Size, record, h)
-	if err != nil {
-		return nil
-	}
-	p := &checkpoint.Proof{Index: record, Hashes: proof}
-	if p.Record, err = h.record(dir, record); err != nil || p.Check(c) != nil {
-		return nil
-	}
-	return p
-}
-
-// record reads a record's leaf where the files say that it is.
-func (h *hashes) record(dir string, record int64) (found []byte, err error) {
-	frame, at := h.frameOf(record)
-	r, err := readerAt(dir, frame)
-	for err == nil && r.last < frame {
-		var e Entry
-		if e, err = r.Next(); err != nil || e.Seq != frame {
-			continue
-		}
-		err = e.Leaves(func(leaf []byte) {
-			if at == record {
-				found = bytes.Clone(leaf)
-			}
-			at++
-		})
-	}
-	return found, err
 }
 
 // Place is a place in a log up to which it is what was signed.
@@ -149,25 +109,23 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 	return d, err
 }
 
-// Search looks for a record from before a round on, 0 for the first frame, and returns its number. How many
-// records are before that is what the files beside the log say; whoever makes a proof of it sees whether that
-// is right.
-func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, err error) {
+// Search looks for a record from before a round on, 0 for the first frame, and returns its number and its
+// leaf. How many records are before that is what the files beside the log say; whoever makes a proof of it
+// sees whether that is right.
+func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, leaf []byte, err error) {
 	segs, err := segments(walDir(dir))
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	frame, before := uint64(1), int64(0)
 	if files, err := openHashes(dir, false); err == nil && round > 0 {
 		defer files.Close()
-		k, _ := slices.BinarySearchFunc(segs[1:], round, func(s segment, round uint64) int {
-			n := roundIn(dir, s)
-			if n == 0 || n > round {
-				return 1
-			}
-			return -1
-		})
-		for ; k > 0; k-- { // segs[k] is the last one that begins with a round no later
+		k := sort.Search(len(segs)-1,
+			func(k int) bool { // segs[k] is the last one that begins with no later round
+				n := roundIn(dir, segs, k+1)
+				return n == 0 || n > round
+			})
+		for ; k > 0; k-- {
 			if n := files.count(segs[k].first - 1); n > 0 {
 				frame, before = segs[k].first, n
 				break
@@ -175,15 +133,14 @@ func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, 
 		}
 	}
 	r, err := readerAt(dir, frame)
-	at := int64(-1)
-	for n := before; err == nil && at < 0; {
+	for n := before; err == nil && leaf == nil; {
 		var e Entry
 		if e, err = r.Next(); err != nil || e.Seq < frame {
 			continue
 		}
-		err = e.Leaves(func(leaf []byte) {
-			if at < 0 && is(leaf) {
-				at = n
+		err = e.Leaves(func(b []byte) {
+			if leaf == nil && is(b) {
+				record, leaf = n, bytes.Clone(b)
 			}
 			n++
 		})
@@ -191,24 +148,34 @@ func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, 
 	if err == io.EOF {
 		err = fmt.Errorf("%s: no such record: %w", dir, fs.ErrNotExist)
 	}
-	return at, err
+	return record, leaf, err
 }
 
-// roundIn is the number of the first round from the beginning of a segment on; 0: none.
-func roundIn(dir string, s segment) (number uint64) {
-	r, err := readerAt(dir, s.first)
-	for err == nil && number == 0 {
-		var e Entry
-		if e, err = r.Next(); err != nil {
-			break
+// roundIn is the number of the first round from the beginning of a segment on; 0: none is near.
+func roundIn(dir string, segs []segment, at int) (number uint64) {
+	const near = 256 << 10
+	r := &Reader{wal: walDir(dir), segs: segs, cur: at}
+	if err := r.begin(near); err != nil {
+		return 0
+	}
+	for number == 0 {
+		rec, gap := readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc)
+		if gap != nil {
+			return 0
 		}
-		f, wrong := e.Frame()
+		e, ok, err := r.take(rec)
+		if err != nil {
+			return 0
+		}
+		if !ok {
+			continue
+		}
+		f, _ := e.Frame()
 		for i := range f.Records {
 			if x := f.Records[i].Round; x != nil {
 				number = x.Round.Number
 			}
 		}
-		err = wrong
 	}
 	return number
 }

@@ -48,8 +48,13 @@ func readerAt(dir string, seq uint64) (*Reader, error) {
 	for r.cur+1 < len(r.segs) && r.segs[r.cur+1].first <= seq {
 		r.cur++
 	}
-	if err := r.load(); err != nil {
-		return nil, err
+	return r, r.begin(maxSegment)
+}
+
+// begin begins with the current segment, of which it reads at most so many bytes.
+func (r *Reader) begin(most int64) error {
+	if err := r.loadUpTo(most); err != nil {
+		return err
 	}
 	if r.cur > 0 {
 		r.last = r.segs[r.cur].first - 1
@@ -57,11 +62,13 @@ func readerAt(dir string, seq uint64) (*Reader, error) {
 			r.crc = head.crc
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // load reads the current segment.
-func (r *Reader) load() error {
+func (r *Reader) load() error { return r.loadUpTo(maxSegment) }
+
+func (r *Reader) loadUpTo(most int64) error {
 	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
 	switch {
 	case errors.Is(err, regular.ErrNot), errors.Is(err, regular.ErrLong):
@@ -76,7 +83,7 @@ func (r *Reader) load() error {
 	if err != nil {
 		return err
 	}
-	if size := info.Size(); int64(cap(r.buf)) < size {
+	if size := min(info.Size(), most); int64(cap(r.buf)) < size {
 		r.buf = make([]byte, size)
 	} else {
 		r.buf = r.buf[:size]

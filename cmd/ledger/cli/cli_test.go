@@ -104,6 +104,8 @@ type writer struct {
 	book  *ledger.Book
 	j     *journal.Journal
 	salts byte
+	// frames that are appended together, once they are many; nil: each by itself
+	batch []ledger.Frame
 }
 
 func newWriter(data, name, role string) (*writer, error) {
@@ -129,7 +131,14 @@ func (w *writer) write(records ...ledger.Record) error {
 	if err := w.book.ApplyFrame(f); err != nil {
 		return err
 	}
-	return w.j.Append(f)
+	if w.batch == nil {
+		return w.j.Append(f)
+	}
+	if w.batch = append(w.batch, f); len(w.batch) < 1024 {
+		return nil
+	}
+	defer func() { w.batch = w.batch[:0] }()
+	return w.j.Append(w.batch...)
 }
 
 var card = market.Price{Miss: 2_000_000, Hit: 500_000, Out: 8_000_000}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"souk/ledger"
 	"souk/ledger/checkpoint"
+	"souk/ledger/inspect"
 	"souk/ledger/journal"
 )
 
@@ -165,4 +167,78 @@ func framesOf(dir string) (all []ledger.Frame, err error) {
 func bookOf(dir string) (*ledger.Book, error) {
 	b := ledger.NewBook()
 	return b, journal.Read(dir, b.ApplyFrame)
+}
+
+// BenchmarkMillion measures what is asked of a hub's journal with a million records: levels 0 to 3, the same
+// with level 1, and a proof with the hashes beside the log and without them.
+func BenchmarkMillion(b *testing.B) {
+	data := b.TempDir()
+	w, err := newWriter(data, "hub-maths", ledger.RoleHub)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.batch = []ledger.Frame{}
+	for i, client := range []string{"ann", "bob", "cyd"} {
+		if err := w.write(ledger.NewAccept(w.name, uint64(i+1), client, 4e15, w.salt())); err != nil {
+			b.Fatal(err)
+		}
+	}
+	const rounds = 200_000
+	for n := range rounds {
+		if err := w.round(n, false, ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := errorOf(w.j.Append(w.batch...), w.j.Close()); err != nil {
+		b.Fatal(err)
+	}
+	check := func(want int) func(b *testing.B) {
+		return func(b *testing.B) {
+			defer cpu(b)()
+			for b.Loop() {
+				sum, err := inspect.Check(b.Context(), []string{data},
+					inspect.Options{Level: ledger.LevelConservation})
+				if err != nil || sum.Count > 0 || len(sum.Undecided) != want {
+					b.Fatal(err, sum.Findings, sum.Undecided)
+				}
+			}
+		}
+	}
+	prove := func(b *testing.B) {
+		defer cpu(b)()
+		for b.Loop() {
+			p, err := inspect.Prove(filepath.Join(data, "journal", "hub-maths"), "hub-maths/123456/1")
+			if err != nil {
+				b.Fatal(err)
+			}
+			data, err := p.Marshal()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(len(data)), "bytes")
+		}
+	}
+	b.Run("levels=0-3", check(1))
+	if err := signJournal(data, "hub-maths", 3); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("levels=0-3,checkpoints", check(1))
+	b.Run("prove", prove)
+	if err := os.RemoveAll(filepath.Join(data, "journal", "hub-maths", "tree")); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("prove,frames", prove)
+}
+
+// cpu reports the processor time of an operation, once the function that it returns is called.
+func cpu(b *testing.B) func() {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	return func() { b.ReportMetric(float64((used()-before).Microseconds())/1e3/float64(b.N), "cpu-ms/op") }
 }
