@@ -11,13 +11,15 @@ type Reading struct {
 	open   map[slotKey]*Hold
 	rounds []raw
 	fact   Fact
+	frame  Frame
 	role   string
 }
 
 // Fact is a record and what it speaks of.
 type Fact struct {
 	Time   int64   // of its frame, which counts for all of it: when a task was paid, not when it was asked
-	Record *Record // good until the next one; of a round its id alone
+	Frame  *Frame  // good until the next one
+	Record *Record // likewise; of a round its id alone
 	Hold   *Hold   // that a capture or void ends; likewise
 	Hub    bool    // the journal is a hub's
 }
@@ -33,14 +35,15 @@ func (x *Reading) Frame(data []byte, f func(*Fact) error) error {
 	d := &x.dec
 	d.Data, d.At, d.Fault = data, 0, ""
 	x.rounds = x.rounds[:0]
-	frame := d.frame(&x.rounds)
+	frame := &x.frame
+	*frame = d.frame(&x.rounds)
 	if err := d.end(); err != nil {
 		return err
 	}
 	for i := range frame.Records {
 		r := &frame.Records[i]
 		fact := &x.fact
-		*fact = Fact{Time: frame.Time, Record: r}
+		*fact = Fact{Time: frame.Time, Frame: frame, Record: r}
 		hold := ""
 		switch {
 		case r.Open != nil:

@@ -116,7 +116,7 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 	root.SetFlagErrorFunc(console.FlagError)
 	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(),
 		e.traceCommand(), e.statsCommand(), e.tailCommand(), e.proveCommand(), e.verifyCommand())
-	root.AddCommand(e.spendCommand(), e.earnCommand())
+	root.AddCommand(e.spendCommand(), e.earnCommand(), e.exportCommand(), e.diffCommand())
 	return root
 }
 

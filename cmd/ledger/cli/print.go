@@ -75,14 +75,14 @@ func (e *env) printCommand() *cobra.Command {
 			if err := cmp.Or(f.parseRange(seq), f.validate()); err != nil {
 				return err
 			}
-			p := newPrinter(cmd.OutOrStdout(), e.output)
+			p := newPrinter(cmd.OutOrStdout(), e.output, "")
 			err := e.each(cmd.Context(), paths,
 				func(s *inspect.Source, frame *ledger.Frame, r *ledger.Record) error {
 					switch {
 					case f.to != 0 && frame.Seq > f.to:
 						return inspect.ErrStop
 					case f.has(frame.Seq, r):
-						return p.print(s.Name, frame, r)
+						return p.print(s.Name, frame, r, nil)
 					}
 					return nil
 				})

@@ -16,12 +16,17 @@ type printer struct {
 	format string
 	n      int
 	csv    *sheet
+	unit   string // of an export, which says of each record what it is about, and nothing else beside legs
 }
 
-func newPrinter(w io.Writer, format string) *printer {
-	p := &printer{w: w, format: format}
+func newPrinter(w io.Writer, format, unit string) *printer {
+	p := &printer{w: w, format: format, unit: unit}
+	columns := []string{"journal", "seq", "time", "kind", "id", "account", "credits"}
+	if unit != "" {
+		columns = append(columns, "currency", "client", "agent", "model", "task", "key")
+	}
 	if format == "csv" {
-		p.csv = newSheet(w, format, "journal", "seq", "time", "kind", "id", "account", "credits")
+		p.csv = newSheet(w, format, columns...)
 	}
 	return p
 }
@@ -34,9 +39,11 @@ type view struct {
 	Time    string `json:"time"`
 	Kind    string `json:"kind"`
 	ID      string `json:"id"`
-	Salt    string `json:"salt"`
+	Salt    string `json:"salt,omitempty"`
 	Legs    []leg  `json:"legs"`
 	Content any    `json:"content,omitempty"`
+	*about
+	Currency string `json:"currency,omitempty"`
 }
 
 type leg struct {
@@ -44,19 +51,31 @@ type leg struct {
 	Amount  market.Credits `json:"amount"`
 }
 
-func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err error) {
+// print writes a record; what it is about is said in exports alone, and else nil.
+func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *about) (err error) {
 	p.n++
 	switch p.format {
 	case "csv":
 		for _, l := range r.Legs {
+			cells := []any{name, f.Seq, stamp(f.Time), r.Kind.String(), r.ID, l.Account, l.Amount}
+			if of != nil {
+				cells = append(cells, p.unit)
+				for _, text := range of.all() {
+					cells = append(cells, harmless(p.format, text))
+				}
+			}
 			if err == nil {
-				err = p.csv.add(name, f.Seq, stamp(f.Time), r.Kind.String(), r.ID, l.Account, l.Amount)
+				err = p.csv.add(cells...)
 			}
 		}
 		return err
 	case "json", "ndjson":
-		v := view{name, f.Seq, f.Epoch, time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), r.Kind.String(),
-			r.ID, hex.EncodeToString(r.Salt[:]), []leg{}, content(r)}
+		v := view{Journal: name, Seq: f.Seq, Epoch: f.Epoch,
+			Time: time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), Kind: r.Kind.String(), ID: r.ID,
+			Legs: []leg{}, about: of, Currency: p.unit}
+		if of == nil {
+			v.Salt, v.Content = hex.EncodeToString(r.Salt[:]), content(r)
+		}
 		for _, l := range r.Legs {
 			v.Legs = append(v.Legs, leg(l))
 		}
@@ -68,14 +87,12 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record) (err err
 		}
 		return err
 	}
-	_, err = fmt.Fprintf(p.w, "%s %s %s  (%s, frame %d, epoch %d)\n    ; %s\n", stamp(f.Time), r.Kind, r.ID,
-		name, f.Seq, f.Epoch, sentence(r))
-	for _, l := range r.Legs {
-		if err == nil {
-			_, err = fmt.Fprintf(p.w, "    %-40s %20s\n", l.Account, aligned(l.Amount))
-		}
+	lines := make([][2]string, len(r.Legs))
+	for i, l := range r.Legs {
+		lines[i] = [2]string{l.Account, aligned(l.Amount)}
 	}
-	return err
+	return entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind, r.ID, name,
+		f.Seq, f.Epoch), []string{"; " + sentence(r)}, lines)
 }
 
 func (p *printer) end() error {

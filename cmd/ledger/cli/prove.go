@@ -99,7 +99,7 @@ all, 3 false: a signature or the record is not what it claims to be.`,
 			if err != nil {
 				return err
 			}
-			out := newPrinter(cmd.OutOrStdout(), e.output)
+			out := newPrinter(cmd.OutOrStdout(), e.output, "")
 			for _, path := range args {
 				if err := verify(out, path, all); err != nil {
 					return fmt.Errorf("%s: %w", path, err)
@@ -155,7 +155,7 @@ func verify(out *printer, path string, by []*checkpoint.Policy) error {
 		return fmt.Errorf("%w: record %d of %s is proven, and this release of ledger cannot read it: %w",
 			checkpoint.ErrMalformed, p.Index, c.Origin, err)
 	}
-	if err := out.print(c.Origin, &f, &f.Records[0]); err != nil || out.format != "table" {
+	if err := out.print(c.Origin, &f, &f.Records[0], nil); err != nil || out.format != "table" {
 		return err
 	}
 	_, err = fmt.Fprintf(out.w, "    ; proven: record %d, by the %s\n", p.Index, &v)

@@ -29,7 +29,7 @@ func (e *env) tailCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := newPrinter(cmd.OutOrStdout(), e.output)
+			p := newPrinter(cmd.OutOrStdout(), e.output, "")
 			if p.format == "json" {
 				p.format = "ndjson" // one line each: a tail has no end
 			}
@@ -69,7 +69,7 @@ func tail(ctx context.Context, s *inspect.Source, p *printer, n int) error {
 		return err
 	}
 	for _, x := range last[max(0, len(last)-n):] {
-		if err := p.print(s.Name, &x.frame, &x.record); err != nil {
+		if err := p.print(s.Name, &x.frame, &x.record, nil); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func followAll(ctx context.Context, sources []*inspect.Source, p *printer) error
 	for follow.Pause(ctx, 200*time.Millisecond) {
 		for _, s := range sources {
 			err := s.Records(ctx, func(f *ledger.Frame, r *ledger.Record) error {
-				return p.print(s.Name, f, r)
+				return p.print(s.Name, f, r, nil)
 			})
 			if err != nil && ctx.Err() == nil {
 				return err

@@ -59,7 +59,7 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 			return err
 		}
 	}
-	p := newPrinter(cmd.OutOrStdout(), e.output)
+	p := newPrinter(cmd.OutOrStdout(), e.output, "")
 	found := false
 	for _, s := range sources {
 		if s.Role != ledger.RoleHub {
@@ -130,7 +130,7 @@ func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
 		return nil
 	}
 	t.found = true
-	if err := t.p.print(t.source.Name, f, r); err != nil || r.Round == nil || t.p.format != "table" {
+	if err := t.p.print(t.source.Name, f, r, nil); err != nil || r.Round == nil || t.p.format != "table" {
 		return err
 	}
 	return t.options(r.Round)

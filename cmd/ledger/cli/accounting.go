@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"souk/ledger"
+	"souk/market"
+)
+
+// plainAccount is an account of a journal as programs of plain-text accounting take it: words that begin with
+// a capital or a digit, of ASCII letters, digits and dashes, behind the kind that beancount wants. No two
+// accounts of any journals have one name: see [word]. Balances stay as they are: what a client or an agent
+// has is above zero, as an asset, and what came from outside is equity.
+func plainAccount(journal, account string) string {
+	kind := "Assets"
+	if strings.HasPrefix(account, "external:") {
+		kind = "Equity"
+	}
+	name := kind + ":" + word(journal)
+	for part := range strings.SplitSeq(account, ":") {
+		name += ":" + word(part)
+	}
+	return name
+}
+
+// word writes any id as one word. A small letter at its beginning becomes a capital; before anything else
+// stands a 0. A dash stays where a letter or digit follows; any other byte is two dashes and its number.
+func word(id string) string {
+	letter := func(i int) bool {
+		return i < len(id) && (id[i] >= 'a' && id[i] <= 'z' || id[i] >= 'A' && id[i] <= 'Z' ||
+			id[i] >= '0' && id[i] <= '9')
+	}
+	var b []byte
+	for i := range len(id) {
+		switch {
+		case i == 0 && id[0] >= 'a' && id[0] <= 'z':
+			b = append(b, id[0]-'a'+'A')
+			continue
+		case i == 0:
+			b = append(b, '0')
+		}
+		if letter(i) || id[i] == '-' && letter(i+1) {
+			b = append(b, id[i])
+		} else {
+			b = fmt.Appendf(b, "--%02X", id[i])
+		}
+	}
+	if len(id) == 0 {
+		return "0"
+	}
+	return string(b)
+}
+
+// plainText is text as such programs keep it in a comment or a string: what they take for something else is
+// written as in a URL.
+func plainText(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		c, size := utf8.DecodeRuneInString(s[i:])
+		inside := i > 0 && i+size < len(s) && s[i-1] != ' '
+		if c == utf8.RuneError && size < 2 || !unicode.IsPrint(c) || strings.ContainsRune("\"\\;|,[]%", c) ||
+			c == ' ' && !inside {
+			for _, x := range []byte(s[i : i+size]) {
+				fmt.Fprintf(&b, "%%%02X", x)
+			}
+		} else {
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// about says what a record is about, where that is known.
+type about struct {
+	Client string `json:"client,omitempty"`
+	Agent  string `json:"agent,omitempty"`
+	Model  string `json:"model,omitempty"`
+	Task   string `json:"task,omitempty"`
+	Key    string `json:"key,omitempty"`
+}
+
+func (o *about) all() []string { return []string{o.Client, o.Agent, o.Model, o.Task, o.Key} }
+
+// saidNames name what is said of a transaction, in order: where its record stands, and what that is about.
+var saidNames = []string{"journal", "frame", "at", "client", "agent", "model", "task", "key"}
+
+// books writes the records of one journal after another for a program of plain-text accounting: a transaction
+// for each that moves something, and at a journal's end what each account must have.
+type books struct {
+	w       io.Writer
+	bean    bool   // for beancount; else for hledger and Ledger
+	unit    string // the currency
+	journal string
+	day     string
+	has     map[string]market.Credits // by account
+	told    map[string]bool           // accounts that the file names already
+	err     error
+}
+
+func (b *books) printf(format string, args ...any) {
+	if b.err == nil {
+		_, b.err = fmt.Fprintf(b.w, format, args...)
+	}
+}
+
+// begin begins a journal.
+func (b *books) begin(journal string) {
+	if b.told == nil && !b.bean {
+		b.printf("commodity %s\n    format 1000.000000000 %s\n\n", b.unit, b.unit)
+		for _, name := range saidNames {
+			b.printf("tag %s\n", name)
+		}
+		b.printf("\n")
+	}
+	b.journal, b.day = journal, ""
+	b.has, b.told = map[string]market.Credits{}, map[string]bool{}
+}
+
+// move takes legs in that the file does not say one by one.
+func (b *books) move(legs []ledger.Leg) error {
+	for _, l := range legs {
+		sum, ok := b.has[l.Account].Add(l.Amount)
+		if !ok {
+			return violation{fmt.Errorf("%s: the balance of %q is beyond 64 bits", b.journal, l.Account)}
+		}
+		b.has[l.Account] = sum
+	}
+	return nil
+}
+
+// open writes what the file says first of each account.
+func (b *books) open(legs []ledger.Leg) {
+	for _, l := range legs {
+		if b.told[l.Account] {
+			continue
+		}
+		b.told[l.Account] = true
+		if name := plainAccount(b.journal, l.Account); b.bean {
+			b.printf("%s open %s %s\n", b.day, name, b.unit)
+		} else {
+			b.printf("account %s\n", name)
+		}
+	}
+}
+
+// opening writes balances that are older than what the file says, which begins at a time.
+func (b *books) opening(at int64) {
+	var legs []ledger.Leg
+	for _, account := range slices.Sorted(maps.Keys(b.has)) {
+		if amount := b.has[account]; amount != 0 {
+			legs = append(legs, ledger.Leg{Account: account, Amount: amount})
+		}
+	}
+	if len(legs) > 0 {
+		b.transaction(at, "opening", "balances of "+b.journal, nil, legs)
+	}
+}
+
+// record writes a record that moves something.
+func (b *books) record(f *ledger.Frame, r *ledger.Record, o *about) error {
+	if err := b.move(r.Legs); err != nil {
+		return err
+	}
+	said := append([]string{b.journal, fmt.Sprint(f.Seq), exact(f.Time)}, o.all()...)
+	b.transaction(f.Time, r.Kind.String(), r.ID, said, r.Legs)
+	return b.err
+}
+
+func (b *books) transaction(at int64, kind, id string, said []string, legs []ledger.Leg) {
+	b.day = time.Unix(0, at).UTC().Format(time.DateOnly)
+	b.open(legs)
+	head := kind + " " + plainText(id)
+	if b.bean {
+		head = fmt.Sprintf("%q", head)
+	}
+	var notes []string
+	for i, text := range said {
+		switch {
+		case text == "":
+		case b.bean:
+			notes = append(notes, fmt.Sprintf("%s: \"%s\"", saidNames[i], plainText(text)))
+		default:
+			notes = append(notes, fmt.Sprintf("; %s: %s", saidNames[i], plainText(text)))
+		}
+	}
+	lines := make([][2]string, len(legs))
+	for i, l := range legs {
+		lines[i] = [2]string{plainAccount(b.journal, l.Account), aligned(l.Amount) + " " + b.unit}
+	}
+	if b.err == nil {
+		b.err = entry(b.w, b.day+" * "+head, notes, lines)
+	}
+	b.printf("\n")
+}
+
+// end writes what each account has at the end of a journal, so that whoever reads it knows that it is all.
+func (b *books) end() error {
+	if b.day == "" {
+		return b.err
+	}
+	accounts := slices.Sorted(maps.Keys(b.told))
+	if b.bean { // at the beginning of the next day
+		last, err := time.Parse(time.DateOnly, b.day)
+		if err != nil {
+			return err
+		}
+		for _, account := range accounts {
+			b.printf("%s balance %s %s ~ 0 %s\n", last.AddDate(0, 0, 1).Format(time.DateOnly),
+				plainAccount(b.journal, account), aligned(b.has[account]), b.unit)
+		}
+		b.printf("\n")
+		return b.err
+	}
+	lines := make([][2]string, len(accounts))
+	for i, account := range accounts {
+		lines[i] = [2]string{plainAccount(b.journal, account),
+			"0 " + b.unit + " = " + aligned(b.has[account]) + " " + b.unit}
+	}
+	if b.err == nil {
+		b.err = entry(b.w, b.day+" * balances of "+plainText(b.journal), nil, lines)
+	}
+	b.printf("\n")
+	return b.err
+}
+
+// entry writes a transaction: its head, what is said of it, and each account with its amount.
+func entry(w io.Writer, head string, notes []string, lines [][2]string) error {
+	_, err := fmt.Fprintln(w, head)
+	for _, note := range notes {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "    %s\n", note)
+		}
+	}
+	for _, l := range lines {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "    %-39s  %20s\n", l[0], l[1])
+		}
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"souk/ledger"
+	"souk/ledger/inspect"
+)
+
+var exports = []string{"hledger", "ledger", "beancount", "csv", "json"}
+
+func (e *env) exportCommand() *cobra.Command {
+	var when period
+	var format string
+	c := &cobra.Command{
+		Use:   "export [PATH...]",
+		Short: "Everything that moved, for hledger, Ledger, beancount, spreadsheets and programs",
+		Long: `export writes each record that moves money as a transaction with all its legs, in exact amounts,
+and at the end of each journal what each account must have: hledger, Ledger and beancount refuse a file
+that does not come to that. client, agent, model, task and key stand with each transaction where they are known.
+What was before --from is one transaction, of the balances then; --to itself is left out.
+
+An account is named after its journal and itself, in words as beancount takes them: client:ann:avail of
+the journal general is Assets:General:Client:Ann:Avail. What is not of ASCII letters and digits is written so
+that no two accounts share a name.`,
+		Example: `  ledger export --format hledger > market.journal; hledger -f market.journal bal
+  ledger export --format beancount --month 2026-11 > market.beancount
+  ledger export --format csv --journal general --from 2026-11-01`,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if !slices.Contains(exports, format) {
+				return fmt.Errorf("--format %q: take %s", format, strings.Join(exports, ", "))
+			}
+			span, err := when.read()
+			if err != nil {
+				return err
+			}
+			sources, err := e.open(paths)
+			if err != nil {
+				return err
+			}
+			x := &exporter{cmd: cmd, from: math.MinInt64, to: math.MaxInt64,
+				unit: cmp.Or(currencyOf(sources), ledger.DefaultCurrency)}
+			if !span.From.IsZero() {
+				x.from = span.From.UnixNano()
+			}
+			if !span.To.IsZero() {
+				x.to = span.To.UnixNano()
+			}
+			out := cmd.OutOrStdout()
+			if format == "csv" || format == "json" {
+				x.rows = newPrinter(out, format, x.unit)
+			} else {
+				x.books = &books{w: out, bean: format == "beancount", unit: x.unit}
+			}
+			return x.all(sources)
+		},
+	}
+	c.Flags().StringVar(&format, "format", "hledger", strings.Join(exports, ", "))
+	when.flags(c)
+	return c
+}
+
+// exporter writes journals of a span of time, one after the other.
+type exporter struct {
+	cmd      *cobra.Command
+	from, to int64 // Unix nanoseconds
+	unit     string
+	books    *books   // or else
+	rows     *printer // one of the two
+}
+
+func (x *exporter) all(sources []*inspect.Source) error {
+	for _, s := range sources {
+		if x.books != nil {
+			x.books.begin(s.Name)
+		}
+		if err := x.journal(s); err != nil {
+			return err
+		}
+		if x.books != nil {
+			if err := x.books.end(); err != nil {
+				return err
+			}
+		}
+	}
+	if x.rows != nil {
+		return x.rows.end()
+	}
+	return nil
+}
+
+// journal writes one journal. It keeps what it has to know of open holds and the accounts, and nothing else.
+func (x *exporter) journal(s *inspect.Source) error {
+	begun := x.from == math.MinInt64
+	opening := func() {
+		if !begun && x.books != nil {
+			x.books.opening(x.from)
+		}
+		begun = true
+	}
+	err := s.Facts(x.cmd.Context(), x.to, func(fact *ledger.Fact) error {
+		f, r := fact.Frame, fact.Record
+		switch {
+		case f.Time < x.from && x.books != nil:
+			return x.books.move(r.Legs)
+		case f.Time < x.from || len(r.Legs) == 0:
+			return nil
+		}
+		opening()
+		of := speaks(fact)
+		if x.books != nil {
+			return x.books.record(f, r, &of)
+		}
+		return x.rows.print(s.Name, f, r, &of)
+	})
+	if err == nil {
+		opening()
+	}
+	return err
+}
+
+// speaks says what a record is about.
+func speaks(of *ledger.Fact) about {
+	h, r := of.Hold, of.Record
+	switch {
+	case h != nil:
+	case r.Hold != nil:
+		h = r.Hold
+	case r.Transfer != nil:
+		return about{Client: r.Transfer.Client}
+	case r.Move != nil:
+		return about{Client: r.Move.From}
+	default:
+		return about{}
+	}
+	return about{h.Client, h.Agent, h.Model, h.Task, h.Key}
+}
