@@ -119,7 +119,7 @@ func (f *fair) step() {
 		f.deposits++
 		a := f.amount(prepaid / 10)
 		f.write(f.treasury, ledger.NewPayout(fmt.Sprint("p", f.deposits), client, a, "", f.nextSalt()))
-		f.moved = append(f.moved, moved{f.now, client, "payout", -a})
+		f.moved = append(f.moved, moved{f.now, client, "withdrawal", -a})
 	case n < 6 && prepaid > 10:
 		f.deposits++
 		to := pick(f, fairClients)
@@ -128,7 +128,7 @@ func (f *fair) step() {
 		}
 		a := f.amount(prepaid / 10)
 		f.write(f.treasury, ledger.NewMove(fmt.Sprint("m", f.deposits), client, to, a, f.nextSalt()))
-		f.moved = append(f.moved, moved{f.now, client, "move", -a}, moved{f.now, to, "move", a})
+		f.moved = append(f.moved, moved{f.now, client, "transfer", -a}, moved{f.now, to, "transfer", a})
 	case n < 8 && prepaid > 0 && len(f.pending) == 0:
 		a, number := f.amount(prepaid/2), f.treasury.book.LastGrant(w.name)+1
 		f.write(f.treasury, ledger.NewGrant(w.name, number, client, a, "", f.nextSalt()))

@@ -107,8 +107,8 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 		"data directory of the market, where no PATH is given (environment: SOUK_DATA)")
 	f.StringVar(&e.journal, "journal", "", "only the journal of this name")
 	f.StringVarP(&e.output, "output", "O", "table", "table, json, ndjson or csv")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains(formats, e.output) {
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if !slices.Contains(formats, e.output) && (e.output != "html" || c.Name() != "statement") {
 			return fmt.Errorf("--output %q: take %s", e.output, strings.Join(formats, ", "))
 		}
 		return nil
@@ -116,7 +116,8 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 	root.SetFlagErrorFunc(console.FlagError)
 	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(),
 		e.traceCommand(), e.statsCommand(), e.tailCommand(), e.proveCommand(), e.verifyCommand())
-	root.AddCommand(e.spendCommand(), e.earnCommand(), e.exportCommand(), e.diffCommand())
+	root.AddCommand(e.spendCommand(), e.earnCommand(), e.statementCommand(), e.exportCommand(),
+		e.diffCommand())
 	return root
 }
 

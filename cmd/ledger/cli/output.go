@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -70,7 +71,7 @@ func (s *sheet) end() error {
 	for i, c := range s.columns {
 		header[i] = c
 		config[i].Number = i + 1
-		if len(s.rows) > 0 && isNumber(s.rows[0][i]) {
+		if slices.ContainsFunc(s.rows, func(row []any) bool { return isNumber(row[i]) }) {
 			config[i].Align, config[i].AlignHeader = text.AlignRight, text.AlignRight
 		}
 	}
