@@ -6,7 +6,10 @@
 It needs Python 3.8 or later alone (with the package cryptography it is faster), no network, key or journal, and
 shares no line with the ledger command. A proof is what `ledger prove RECEIPT -o PROOF` writes, C2SP's tlog-proof
 with the record as its extra data; POLICY, C2SP's tlog-policy, says whose checkpoints count, cosigned by how many of
-whom: have it from somebody you trust, and not together with the proof. Exit: 0 all are right, 3 one is not, 2 usage.
+whom: have it from somebody you trust, and not together with the proof.
+
+Exit: 0 all are right, 1 one is not proven (too few have signed, or others than the policy names), 2 one is no proof,
+or usage, 3 one is false: a signature or the record is not what it claims to be. The highest of these counts.
 """
 import base64
 import datetime
@@ -19,13 +22,24 @@ try:
 except ImportError:
     Ed25519PublicKey = None
 
-MAX_PROOF = 1 << 20
+MAX_PROOF, MAX_SIZE = 1 << 20, 1 << 48
 KINDS = ["", "open", "round", "hold", "capture", "void", "", "", "deposit", "payout", "grant", "accept", "return",
          "reclaim", "distribute", "close", "seal", "tariff", "move", "budget", "mark", "writeoff"]
 
 
 class Refused(Exception):
-    """Why a proof proves nothing."""
+    """Why a proof proves nothing: it is none."""
+    word, code = "malformed", 2
+
+
+class Unproven(Refused):
+    """It may be true, and too few have signed."""
+    word, code = "not proven", 1
+
+
+class Untrue(Refused):
+    """It has its form and cannot be true."""
+    word, code = "false", 3
 
 
 # Ed25519 as RFC 8032 has it, in extended coordinates.
@@ -107,6 +121,12 @@ def decimal(text):
     if not (text.isascii() and text.isdigit()) or str(int(text[:20])) != text or int(text) >= 1 << 63:
         raise Refused(f"{text[:40]!r} is no number")
     return int(text)
+
+
+def named(name):
+    """Whether a name may be a journal's."""
+    return name and "+" not in name and not any(c < " " or "\x7f" <= c < "\xa0" or c.isspace() for c in name) and \
+        len(name.encode("utf-8", "surrogateescape")) < 256
 
 
 class Key:
@@ -193,6 +213,8 @@ class Policy:
             raise Refused("there is no checkpoint with signatures")
         origin, size, root = text.split("\n")[:3]
         size, root, body = decimal(size), plain(root), text.encode()
+        if not named(origin) or size > MAX_SIZE or len(root) != 32 or size == 0 and root != hashlib.sha256().digest():
+            raise Refused("this is no checkpoint of records")
         signatures = {}
         for line in lines[:-1].split("\n"):
             dash, name, encoded = (line.split(" ") + ["", ""])[:3]
@@ -205,7 +227,7 @@ class Policy:
             signatures[name, raw[:4]] = raw[4:]
         writers = [k for k in self.logs if k.name == origin]
         if not writers:
-            raise Refused(f"the policy does not name {origin!r}")
+            raise Unproven(f"the policy does not name {origin!r}")
 
         def by(key):
             signature = signatures.get((key.name, key.id))
@@ -213,26 +235,26 @@ class Policy:
                 return None
             at = key.verifies(signature, body)
             if at is None:
-                raise Refused(f"the signature of {key.name} is false")
+                raise Untrue(f"the signature of {key.name} is not on this checkpoint")
             return at
 
         if all([by(k) is None for k in writers]):
-            raise Refused(f"the writer of {origin} has not signed")
+            raise Unproven(f"the writer of {origin} has not signed")
         have = {name: by(k) for name, k in self.witnesses.items() if k.kind == b"\4" and k.name != origin}
         have = {name: at for name, at in have.items() if at is not None}
         if not self.enough(self.quorum, have):
-            raise Refused(f"too few have cosigned: {', '.join(have) or 'nobody'}")
+            raise Unproven(f"too few have cosigned: {', '.join(have) or 'nobody'}")
         return origin, size, root, have
 
 
 def root_of(leaf, index, size, path):
     """The root that follows from a leaf (RFC 9162, 2.1.3.2)."""
     if index >= size:
-        raise Refused(f"record {index} is not among {size}")
+        raise Untrue(f"record {index} is not among {size}")
     at, last = index, size - 1
     for sibling in path:
         if last == 0:
-            raise Refused("too many hashes")
+            raise Untrue("too many hashes")
         if at & 1 or at == last:
             leaf = hashlib.sha256(b"\1" + sibling + leaf).digest()
             while not at & 1 and at:
@@ -241,7 +263,7 @@ def root_of(leaf, index, size, path):
             leaf = hashlib.sha256(b"\1" + leaf + sibling).digest()
         at, last = at >> 1, last >> 1
     if last:
-        raise Refused("too few hashes")
+        raise Untrue("too few hashes")
     return leaf
 
 
@@ -299,11 +321,11 @@ def judge(policy, data):
             lines[2][:6] != "index " or len(lines) > 67:
         raise Refused("this is no proof with its record, or it is cut")
     record, index, path = plain(lines[1][6:]), decimal(lines[2][6:]), [plain(h) for h in lines[3:]]
-    if any(len(h) != 32 for h in path):
-        raise Refused("a hash has 32 bytes")
+    if index >= MAX_SIZE or any(len(h) != 32 for h in path):
+        raise Refused("its index is too large, or a hash has not 32 bytes")
     origin, size, root, have = policy.judge(note)
     if root_of(hashlib.sha256(b"\0" + record).digest(), index, size, path) != root:
-        raise Refused(f"the record is not record {index} of the {size} of {origin}")
+        raise Untrue(f"the record is not record {index} of the {size} of {origin}")
     when = ", ".join(f"{name} at {moment(at)}" for name, at in have.items())
     return f"record {index} of {origin}, {words(record)}; cosigned by {when or 'nobody'}"
 
@@ -327,8 +349,8 @@ def main(args):
             print(f"{path}: {e}", file=sys.stderr)
             return 2
         except Refused as e:
-            print(f"{path}: refused: {e}")
-            code = 3
+            print(f"{path}: {e.word}: {e}")
+            code = max(code, e.code)
     return code
 
 

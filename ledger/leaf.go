@@ -29,3 +29,12 @@ func Leaves(data []byte, f func(leaf []byte)) error {
 	}
 	return d.end()
 }
+
+// Written returns when a frame was written, by its stored bytes; 0 where they are none.
+func Written(data []byte) int64 {
+	d, f := decode(data), Frame{}
+	if d.header(&f); d.Fault != "" {
+		return 0
+	}
+	return f.Time
+}

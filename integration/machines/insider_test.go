@@ -208,7 +208,7 @@ func epochOf(data []byte) int64 {
 }
 
 // honest is a market's journals, as they were written: two hubs whose slots are wanted by more than there
-// are, tasks that end and some that fail, money that is asked for and goes back, payouts.
+// are, tasks that end and some that fail, money that is asked for and goes back once it is idle, payouts.
 func honest(t *testing.T, seed uint64) *economy {
 	e := newEconomy(t, seed, 2, map[string]market.Credits{"ann": 3000 * market.Credit,
 		"bob": 2000 * market.Credit, "cay": 1000 * market.Credit})
@@ -222,6 +222,6 @@ func honest(t *testing.T, seed uint64) *economy {
 			e.payout(c, fmt.Sprint("p", i), market.Credit, func(*bus.FundsReply) {})
 		}
 	}
-	e.run(30 * time.Second)
+	e.run(3 * time.Minute)
 	return e
 }

@@ -160,7 +160,9 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 			}
 		}
 		if len(c.signed) > 0 && !s.done {
-			c.signed[i].end()
+			if note := c.signed[i].end(); note != "" {
+				sum.Undecided = append(sum.Undecided, note)
+			}
 		}
 		r := audits[i].Finish()
 		sum.add(s, r.Count, r.Findings...)

@@ -58,7 +58,7 @@ type Place struct {
 type Difference struct {
 	Record int64
 	Frame  uint64
-	Leaf   []byte
+	Leaf   []byte // nil: it is not there, as the log ends before it
 }
 
 // ErrUnknown says that the hashes beside a log do not tell what was signed.
@@ -87,8 +87,8 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 		return d, ErrUnknown
 	}
 	r, err := readerAt(dir, from.Frame)
-	found := false
-	for n := from.Before; err == nil && !found; {
+	found, n := false, from.Before
+	for err == nil && !found {
 		var e Entry
 		if e, err = r.Next(); err != nil || e.Seq < from.Frame {
 			continue
@@ -102,6 +102,9 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 			}
 			n++
 		})
+	}
+	if err == io.EOF && n < c.Size {
+		return Difference{Record: n, Frame: r.last}, nil
 	}
 	if err == nil && !found || err == io.EOF {
 		err = ErrUnknown
