@@ -86,6 +86,8 @@ type SeatExplanation struct {
 	Used  int
 	Price Credits
 	Why   string
+	// the client of the task that would take one more slot, which gives it its price; "": nobody's
+	Wanted string
 }
 
 // Explain puts an outcome into words. An outcome that [Check] refuses is not explained but returned with its
@@ -319,6 +321,7 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 			w := witnesses[0]
 			witnesses = witnesses[1:]
 			task := r.Tasks[w.Task].ID
+			sx.Wanted = r.Tasks[w.Task].Client
 			if w.FromAgent < 0 {
 				sx.Why = fmt.Sprintf("%s, left out, would add exactly that with one more slot here", task)
 			} else {

@@ -167,7 +167,15 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 		}
 		return violation{fmt.Errorf("%s round %d cannot be explained: %w", s.Name, n, err)}
 	}
-	_, err = io.WriteString(w, x.String())
+	var all market.Bill
+	awards := 0
+	for i := range x.Tasks {
+		if a := x.Tasks[i].Award; a != nil {
+			all.Add(x.Bill(&x.Tasks[i], a.Cost, a.Premium))
+			awards++
+		}
+	}
+	_, err = fmt.Fprintf(w, "as quoted, %s would pay %s\n%s", market.Some(awards, "task"), all, x)
 	return err
 }
 

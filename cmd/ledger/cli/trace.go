@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -19,7 +20,7 @@ func (e *env) traceCommand() *cobra.Command {
 		Short: "One task, bid to receipt",
 		Long: `trace finds every record of a task: the round it was cleared in and what it could choose
 from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/TASK, or a receipt's id
-(JOURNAL/ROUND/SLOT), or the task's id alone. trace shows what was recorded; ledger check proves it.`,
+(JOURNAL/ROUND/SLOT), or the task's id alone. The first line says what it paid, and what for. trace shows what was recorded; ledger check proves it.`,
 		Example: `  ledger trace dev/task-1
   ledger trace math/8/0`,
 		Args: console.Takes(1, console.Any),
@@ -34,8 +35,8 @@ func WhyCommand(data *string) *cobra.Command {
 		Short: "Explain why a task went to its agent: forecasts for each agent, and the outcome",
 		Long: `why shows of a task, for each agent that was weighed, what it was worth there, how much of its
 prompt was believed to be in the agent's cache and on which evidence, the time to the first token that was
-forecast and between which two times nine of ten were expected; then where it went, and what came of it. TASK
-is a receipt as submit prints it (JOURNAL/ROUND/SLOT), CLIENT/TASK, or the task's id alone. It reads the
+forecast and between which two times nine of ten were expected; then where it went, and what came of it. The
+first line says what it paid, and what for. TASK is a receipt as submit prints it (JOURNAL/ROUND/SLOT), CLIENT/TASK, or the task's id alone. It reads the
 journals in the data directory, as ledger trace does.`,
 		Example: "  souk why general/17/0\n  souk why dev/task-1",
 		Args:    console.Takes(1, 1),
@@ -59,19 +60,28 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 			return err
 		}
 	}
-	p := newPrinter(cmd.OutOrStdout(), e.output, "")
-	found := false
+	var told bytes.Buffer
+	p := newPrinter(&told, e.output, "")
+	found, money := false, ""
 	for _, s := range sources {
 		if s.Role != ledger.RoleHub {
 			continue
 		}
-		t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
+		t := tracer{task: task, p: p, source: s, holds: map[string]bought{}}
 		if err := s.Records(cmd.Context(), t.record); err != nil {
 			return err
 		}
-		found = found || t.found
+		if t.found {
+			found, money = true, t.money
+		}
 	}
 	if err := p.end(); err != nil {
+		return err
+	}
+	if found && e.output == "table" {
+		fmt.Fprintln(cmd.OutOrStdout(), money)
+	}
+	if _, err := told.WriteTo(cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	if !found {
@@ -106,8 +116,17 @@ type tracer struct {
 	task   string
 	p      *printer
 	source *inspect.Source
-	holds  map[string]bool
+	holds  map[string]bought
 	found  bool
+	last   bought // what the last round that it is in says of it
+	money  string // what it paid and why, in a sentence
+}
+
+// bought is a hold of the task, and why it has its price.
+type bought struct {
+	hold *ledger.Hold
+	why  *market.Explanation
+	task market.TaskExplanation
 }
 
 func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
@@ -119,12 +138,19 @@ func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
 		h := r.Hold
 		mine = h.Task == t.task || h.Client+"/"+h.Task == t.task
 		if mine {
-			t.holds[r.ID] = true
+			t.last.hold = h
+			t.holds[r.ID] = t.last
+			t.money = fmt.Sprintf("not paid yet: at most %s, which is held for it", h.Amount)
 		}
 	case r.Capture != nil:
-		mine = t.holds[r.Capture.Hold]
+		var b bought
+		if b, mine = t.holds[r.Capture.Hold]; mine && b.task.Award != nil {
+			t.money = "paid " + b.why.Bill(&b.task, r.Capture.Cost, b.hold.Due(r.Capture)).String()
+		}
 	case r.Void != nil:
-		mine = t.holds[r.Void.Hold]
+		if _, mine = t.holds[r.Void.Hold]; mine {
+			t.money = "paid nothing: " + r.Void.Reason
+		}
 	}
 	if !mine {
 		return nil
@@ -153,6 +179,9 @@ func (t *tracer) options(r *ledger.Round) error {
 	x, err := r.Explain()
 	if err != nil {
 		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.Dir)
+	}
+	if t.last = (bought{why: &x, task: x.Tasks[j]}); t.money == "" {
+		t.money = "paid nothing: it got no slot"
 	}
 	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare,
 		Tasks: x.Tasks[j : j+1]}
