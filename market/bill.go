@@ -2,7 +2,7 @@ package market
 
 import "strings"
 
-// Bill is what a task pays, by what it is for. Parts that are 0 are left out of its sentence.
+// Bill has the parts of a payment, by what each is for. Parts that are 0 are left out of its sentence.
 type Bill struct {
 	Cost   Credits // by the price card, with the agent's tariff
 	Slot   Credits // the slot price: what another would have given for the slot

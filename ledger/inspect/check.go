@@ -3,6 +3,8 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
@@ -22,6 +24,7 @@ import (
 type Options struct {
 	Level   int    // 0 to ledger.MaxLevel
 	Journal string // only this one; "" all
+	Hash    bool   // make hashes of what was read
 	// Elsewhere names journals that are kept on other machines: they are not missing here.
 	Elsewhere []string
 	// Policies judge the signatures on checkpoints; none: nobody does.
@@ -38,9 +41,17 @@ type Summary struct {
 	Count    int              // may be more: each journal keeps the first ledger.MaxFindings
 	// Undecided says what could not be checked, and why.
 	Undecided []string
+	Read      []Read
 	Took      time.Duration
 
 	missing []string // journals
+}
+
+// Read is a journal that was read, and what of it.
+type Read struct {
+	Journal, Dir string
+	Frames       uint64
+	SHA256       string // of the bytes of these frames, one after another; only where it is asked for
 }
 
 // Line says in one line what was checked.
@@ -115,7 +126,9 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	treasuries := 0
 	audits := make([]*ledger.Audit, len(sources))
 	for i, s := range sources {
-		audits[i] = ledger.NewAudit(s.Name, o.Level)
+		if audits[i] = ledger.NewAudit(s.Name, o.Level); o.Hash {
+			s.sum = sha256.New()
+		}
 	}
 	if o.Level >= ledger.LevelMerkle {
 		var err error
@@ -167,6 +180,11 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 		r := audits[i].Finish()
 		sum.add(s, r.Count, r.Findings...)
 		sum.Reports = append(sum.Reports, r)
+		read := Read{Journal: r.Journal.Journal, Dir: s.Dir, Frames: r.Frames}
+		if s.sum != nil {
+			read.SHA256 = hex.EncodeToString(s.sum.Sum(nil))
+		}
+		sum.Read = append(sum.Read, read)
 	}
 	if o.Level >= ledger.LevelAcross {
 		switch {
@@ -295,6 +313,9 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 	i := slices.IndexFunc(c.signed, func(x *chain) bool { return x.of == s })
 	err := s.each(c.ctx, func(seq uint64, epoch int64, data []byte) error {
 		a.Frame(seq, epoch, data)
+		if s.sum != nil {
+			s.sum.Write(data)
+		}
 		if i >= 0 {
 			c.signed[i].frame(seq, data)
 		}

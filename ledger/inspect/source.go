@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -29,9 +30,10 @@ type Source struct {
 	first  []byte // the first frame, read to learn the name
 	at     uint64
 	epoch  int64
-	err    error  // the first frame could not be read
-	last   uint64 // frame read last
-	done   bool   // damage was found: nothing behind it is read
+	err    error     // the first frame could not be read
+	last   uint64    // frame read last
+	done   bool      // damage was found: nothing behind it is read
+	sum    hash.Hash // of the frames' bytes; nil: nobody asks
 }
 
 // Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +78,7 @@ Damage outranks violations.`,
 				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
 			}
 			errs := cmd.ErrOrStderr()
-			o.Journal = e.journal
+			o.Journal, o.Hash = e.journal, verbose
 			var err error
 			if o.Policies, err = readPolicies(policies); err != nil {
 				return err
@@ -92,8 +93,13 @@ Damage outranks violations.`,
 			if err := e.writeFindings(cmd.OutOrStdout(), &sum); err != nil {
 				return err
 			}
+			out := errs
+			if verbose && e.output == "table" {
+				out = cmd.OutOrStdout()
+				e.writeRead(out, cmd.Root().Version, &sum)
+			}
 			if verbose || isTerminal(errs) {
-				fmt.Fprintln(errs, sum.Line())
+				fmt.Fprintln(out, sum.Line())
 			}
 			code := codeOf(&sum)
 			if code == ExitClean && strict && len(sum.Undecided) > 0 {
@@ -101,7 +107,7 @@ Damage outranks violations.`,
 			}
 			if verbose || code == ExitUndecided {
 				for _, u := range sum.Undecided {
-					fmt.Fprintln(errs, u)
+					fmt.Fprintln(out, u)
 				}
 			}
 			if code != ExitClean {
@@ -116,9 +122,22 @@ Damage outranks violations.`,
 	policyFlag(c, &policies)
 	c.Flags().StringArrayVar(&against, "against", nil,
 		"checkpoint, or proof, that was kept elsewhere: its journal must go on it; may be given again")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what was checked, and what could not be")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false,
+		"say what was checked and by which program, with hashes, and what could not be: to be filed")
 	c.Flags().BoolVar(&strict, "strict", false, "exit 4 if something could not be checked")
 	return c
+}
+
+// writeRead says what was read, when, and by which program.
+func (e *env) writeRead(w io.Writer, version string, sum *inspect.Summary) {
+	fmt.Fprintf(w, "ledger check of %s by ledger %s\n", stamp(time.Now().UnixNano()), version)
+	for _, r := range sum.Read {
+		dir, err := filepath.Abs(r.Dir)
+		if err != nil {
+			dir = r.Dir
+		}
+		fmt.Fprintf(w, "%s: journal %s, frames 1 to %d, sha256 %s\n", dir, r.Journal, r.Frames, r.SHA256)
+	}
 }
 
 // writeFindings prints nothing where nothing was found, except as JSON, which is always one document.

@@ -20,7 +20,8 @@ func (e *env) traceCommand() *cobra.Command {
 		Short: "One task, bid to receipt",
 		Long: `trace finds every record of a task: the round it was cleared in and what it could choose
 from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/TASK, or a receipt's id
-(JOURNAL/ROUND/SLOT), or the task's id alone. The first line says what it paid, and what for. trace shows what was recorded; ledger check proves it.`,
+(JOURNAL/ROUND/SLOT), or the task's id alone. The first line says what it paid, and what for. trace shows
+what was recorded; ledger check proves it.`,
 		Example: `  ledger trace dev/task-1
   ledger trace math/8/0`,
 		Args: console.Takes(1, console.Any),
@@ -36,8 +37,8 @@ func WhyCommand(data *string) *cobra.Command {
 		Long: `why shows of a task, for each agent that was weighed, what it was worth there, how much of its
 prompt was believed to be in the agent's cache and on which evidence, the time to the first token that was
 forecast and between which two times nine of ten were expected; then where it went, and what came of it. The
-first line says what it paid, and what for. TASK is a receipt as submit prints it (JOURNAL/ROUND/SLOT), CLIENT/TASK, or the task's id alone. It reads the
-journals in the data directory, as ledger trace does.`,
+first line says what it paid, and what for. TASK is a receipt as submit prints it (JOURNAL/ROUND/SLOT),
+CLIENT/TASK, or the task's id alone. It reads the journals in the data directory, as ledger trace does.`,
 		Example: "  souk why general/17/0\n  souk why dev/task-1",
 		Args:    console.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
