@@ -95,8 +95,8 @@ func readKept(path string) (Kept, error) {
 
 func keptName(h tree.Head) string { return fmt.Sprintf("%016x-%016x%s", h.Frame, h.Size, keptSuffix) }
 
-// keep puts a note among those that are kept, in the place of one of the same size, and returns what is to be
-// kept of all.
+// keep puts a note among those that are kept, and returns what is to be kept of all. Of one size the
+// signatures of all who have signed it are kept.
 func keep(dir string, all []Kept, frame uint64, note []byte) ([]Kept, error) {
 	c, err := checkpoint.Peek(note)
 	if err != nil {
@@ -104,16 +104,20 @@ func keep(dir string, all []Kept, frame uint64, note []byte) ([]Kept, error) {
 	}
 	k := Kept{Frame: frame, Checkpoint: c, Note: note}
 	k.Path = filepath.Join(keptDir(dir), keptName(k.Head()))
+	at, found := slices.BinarySearchFunc(all, k.Size, func(k Kept, size int64) int {
+		return cmp.Compare(k.Size, size)
+	})
+	if found { // what is of another tree, or too much, gives way
+		if more, err := checkpoint.Merge(all[at].Note, note); err == nil {
+			k.Note = more
+		}
+	}
 	if err := os.MkdirAll(keptDir(dir), 0o700); err != nil {
 		return all, err
 	}
-	if err := errors.Join(regular.Write(k.Path+".new", note), os.Rename(k.Path+".new", k.Path)); err != nil {
+	if err := errors.Join(regular.Write(k.Path+".new", k.Note), os.Rename(k.Path+".new", k.Path)); err != nil {
 		return all, err
 	}
-	at, found := slices.BinarySearchFunc(all, k.Size, func(k Kept,
-		size int64) int {
-		return cmp.Compare(k.Size, size)
-	})
 	if found {
 		all[at] = k
 	} else {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -362,6 +363,38 @@ func TestCheckpointsAreThinned(t *testing.T) {
 	more := fmt.Appendf(bytes.Clone(last.Note), "— witness %s\n", "AAAAAAAAAAAA")
 	if all, err = keep(dir, all, last.Frame, more); err != nil || !bytes.Equal(all[len(all)-1].Note, more) {
 		t.Error(err)
+	}
+}
+
+// A checkpoint that several witnesses cosign, one after another, is kept with the signatures of all.
+func TestNobodysSignatureIsLost(t *testing.T) {
+	dir := t.TempDir()
+	j := must(Open(dir, Config{MinFree: -1}))
+	defer j.Close()
+	m := mustTree(t, j)
+	if err := j.Append(frames(1, 3, 10)...); err != nil {
+		t.Fatal(err)
+	}
+	h := mustGrow(t, m)
+	own := signed(t, h)
+	notes := [][]byte{own}
+	for i := range byte(3) {
+		skey, _, err := checkpoint.GenerateCosigner(rand.NewChaCha8([32]byte{2, i}), fmt.Sprint("w", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := must(must(checkpoint.NewCosigner(skey)).Cosign(must(checkpoint.Peek(own)), time.Unix(1e9, 0)))
+		notes = append(notes, must(checkpoint.Merge(own, by)))
+	}
+	for i, n := range append(notes, own) {
+		if err := m.Keep(h.Frame, n); err != nil {
+			t.Fatal(err)
+		}
+		kept, wrong, err := ReadKept(dir)
+		if got := checkpoint.Signatures(kept[0].Note); len(kept) != 1 || wrong != nil || err != nil ||
+			got != min(i+1, 4) {
+			t.Errorf("after note %d: %d signatures, %v %v", i, got, wrong, err)
+		}
 	}
 }
 
