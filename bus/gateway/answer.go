@@ -84,6 +84,9 @@ func (s *Server) prepare(a *answer) {
 	}
 }
 
+// alone reports whether it has one task.
+func (a *answer) alone() bool { return len(a.results) == 1 }
+
 // held is a task that runs, and what ends it when it was given up.
 type held struct {
 	stream *client.Stream

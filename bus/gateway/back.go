@@ -14,11 +14,16 @@ import (
 // another has ended, and now and then, as other requests may have freed room, too. It waits as long as some
 // of its request is asked for or served, backWithin beyond that, and until the request's deadline where it
 // has one: then it is refused, and the request with it.
+//
+// So is the one task of a request whose money other requests of its client have: of these the first is asked
+// for again whenever another has ended. A client that only came again now and then would find the money taken
+// each time by one that came at the right moment.
 type back struct {
 	parts []*part     // held back, in the order of their answers
 	going int         // tasks that are asked for, or served
-	freed time.Time   // when one of these last ended
+	freed time.Time   // when one of these last ended; of one alone, when it was first held back
 	timer *time.Timer // asks for the first again
+	times int         // that one alone was held back
 }
 
 // backWithin is the time for which a hub lets a task wait for a slot if the task sets none.
@@ -36,7 +41,8 @@ func (a *answer) late(now time.Time) bool {
 // holdBack has a task wait whose money, room or slot others of its answer may have. It reports whether it
 // does. The lock is held.
 func (p *part) holdBack(err error) bool {
-	if !slices.Contains(notNow, bus.CodeOf(err)) || p.known != nil || len(p.a.asked.Tasks) == 1 {
+	code := bus.CodeOf(err)
+	if !slices.Contains(notNow, code) || p.known != nil || p.a.alone() && code != bus.CodeAllotmentPending {
 		return false
 	}
 	p.letGo()
@@ -46,20 +52,31 @@ func (p *part) holdBack(err error) bool {
 func (a *answer) holdBack(p *part, why *refusal) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b, now := &a.back, time.Now()
+	b, now, alone := &a.back, time.Now(), a.alone()
+	if alone && b.freed.IsZero() {
+		if !a.payer.shared() {
+			return false
+		}
+		b.freed = now
+	}
 	if a.stopped || a.late(now) ||
 		b.going == 1 && (b.freed.IsZero() || now.Sub(b.freed) >= backWithin) {
 		return false
 	}
 	b.going--
-	if !p.again { // its beginning is not waited for
+	wait := time.Duration(cmp.Or(why.retryMS, retryDefault)) * time.Millisecond
+	switch {
+	case alone:
+		a.payer.await(a, b.freed)
+		wait <<= min(b.times, 3)
+		b.times++
+	case !p.again: // its beginning is not waited for
 		a.waiting--
 		a.tell()
 	}
-	next := &part{a: a, i: p.i, ended: p.ended, again: true, why: why}
+	p.again, p.why = true, why
 	at, _ := slices.BinarySearchFunc(b.parts, p.i, func(p *part, i int) int { return p.i - i })
-	b.parts = slices.Insert(b.parts, at, next)
-	wait := time.Duration(cmp.Or(why.retryMS, retryDefault)) * time.Millisecond
+	b.parts = slices.Insert(b.parts, at, p)
 	if at := a.asked.Tasks[0].DeadlineMS; at > 0 {
 		wait = min(wait, time.Until(time.UnixMilli(at)))
 	}
@@ -88,6 +105,7 @@ func (a *answer) goOn() {
 	p := b.parts[0]
 	b.parts = slices.Delete(b.parts, 0, 1)
 	b.going++
+	a.payer.awaits(a)
 	a.mu.Unlock()
 	p.begin()
 }
@@ -109,6 +127,7 @@ func (a *answer) stopBack() {
 	for _, p := range b.parts {
 		go p.begin()
 	}
+	a.payer.awaits(a)
 	b.going += len(b.parts)
 	if b.parts = nil; b.timer != nil {
 		b.timer.Stop()

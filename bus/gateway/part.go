@@ -25,7 +25,7 @@ type part struct {
 	again bool     // it was held back before
 	why   *refusal // then: with which words
 
-	over atomic.Bool // nothing of it is of any use any more
+	over atomic.Bool // nothing of it is of any use any more, or until it is asked for again
 
 	mu     sync.Mutex
 	stream *client.Stream
@@ -115,6 +115,7 @@ func (p *part) begin() (done bool) {
 		p.fail(p.why)
 		return true
 	}
+	p.over.Store(false)
 	stream, err := p.a.payer.Begin(p.a.asked.Tasks[p.i], p.news)
 	if err != nil {
 		p.fail(err)
@@ -296,7 +297,7 @@ func (p *part) end() {
 // taker takes in what comes of a task. Only now it is known that the engine takes it, and, nearly always,
 // whose it is.
 func (a *answer) taker(p *part, by bus.Accepted) func(*bus.Chunk, *bus.Result) error {
-	shape := a.begun(by, !p.again)
+	shape := a.begun(by, !p.again || a.alone())
 	switch {
 	case a.form != nil:
 		return a.write(shape)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,33 @@ func TestAnswersWaitForTheirMoney(t *testing.T) {
 		told := r.paid(t)
 		h.until("what is told is what was taken", func() bool { return h.captured(client) == told })
 	}
+}
+
+// Requests that come at once, of which a client's money does for some at a time, wait for each other as the
+// answers to one do: whoever comes again after a second as often as stock clients do would fail.
+func TestRequestsWaitForTheirMoney(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
+	t.Parallel()
+	h := start(t, sold(falseEngine(t)))
+	key := h.account("thrifty", 1600)
+	var clients sync.WaitGroup
+	for i := range 12 {
+		clients.Go(func() {
+			body := several(1, 20, fmt.Sprintf(`,"stream":%v`, i%2 == 0))
+			header := []string{"Accept", "*/*"}
+			if i%3 == 0 {
+				header = []string{"Idempotency-Key", fmt.Sprint(i)}
+			}
+			r := h.do("POST", "/v1/chat/completions", body, key, header...)
+			if r.status != 200 || !strings.Contains(r.body, `"finish_reason":"length"`) {
+				t.Errorf("request %d: %d %.900s", i, r.status, r.body)
+			}
+		})
+	}
+	clients.Wait()
+	h.until("all slots are free", func() bool { return h.Free() == 8 })
 }
 
 // What the client's money does not do for in the end is refused, as it is where it has none left: with what
