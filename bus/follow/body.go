@@ -19,6 +19,10 @@ const (
 	pieceTries  = 3
 )
 
+// bodyWithin bounds the time for all of a body: less than hubs have agents wait for a first token, so that no
+// agent is to blame for a sender who gives a piece now and then.
+const bodyWithin = 25 * time.Second
+
 // PieceEvery is the least time between pieces that one process asks for, or a client sends: 26 MB a second,
 // which each has in its share of the bus.
 const PieceEvery = 20 * time.Millisecond
@@ -69,13 +73,16 @@ func Body(ctx context.Context, b bus.Bus, me, sender string, l *bus.Large, pace 
 		return nil, err
 	}
 	defer sub.Stop()
-	late := time.NewTimer(0)
+	late, end := time.NewTimer(0), time.NewTimer(bodyWithin)
 	defer late.Stop()
+	defer end.Stop()
 	var body []byte
 	for tries := 0; len(body) < l.Bytes; {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-end.C:
+			return nil, fmt.Errorf("%w: %d of its %d bytes came within %v", ErrBody, len(body), l.Bytes, bodyWithin)
 		case p := <-came:
 			switch {
 			case p.At != len(body): // an earlier one, asked for twice

@@ -95,6 +95,43 @@ func pieceOf(body []byte, at int) *bus.BodyPiece {
 	return &bus.BodyPiece{At: at, Data: body[at:min(len(body), at+bus.MaxBody)]}
 }
 
+// A sender that gives a piece now and then holds up nobody: not the door, and not an agent, whose engine
+// would be taken for dead.
+func TestABodyThatComesTooSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world := membus.New(1)
+		sender, door := world.Bus("gate"), world.Bus("door")
+		defer sender.Close()
+		defer door.Close()
+		body := bytes.Repeat([]byte("0123456789abcdef"), 32*bus.MaxBody/16)
+		asked := 0
+		if _, err := sender.Subscribe(bus.BodySubject("gate", "*"), "", func(m bus.Msg) {
+			var ask bus.BodyAsk
+			if err := bus.Decode(m.Data, &ask); err != nil {
+				t.Error(err)
+			}
+			if asked++; asked%pieceTries > 0 {
+				return
+			}
+			data, err := bus.Encode(pieceOf(body, ask.At))
+			if err == nil {
+				to := bus.PieceSubject("door", ask.Token, "gate")
+				err = sender.Publish(bus.Msg{Subject: to, Data: data})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, err := Body(t.Context(), door, "door", "gate", bus.LargeOf(body), new(Pace))
+		if took := time.Since(began); !errors.Is(err, ErrBody) || took != bodyWithin {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
 // After a time of nothing so many follow at once, and then each after its time.
 func TestAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

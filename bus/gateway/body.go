@@ -17,16 +17,17 @@ const firstRead = 4 << 10
 // readBody reads all of a body, of bounded size; its time is bounded since the request came. It takes room
 // for what has come of it, whatever its header says is to come.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) ([]byte, error) {
+	most := s.mostBody(r.ContentLength)
 	switch coding := r.Header.Get("Content-Encoding"); {
 	case coding != "" && !strings.EqualFold(coding, "identity"):
 		return nil, refuse(bus.CodeBadRequest, "Content-Encoding %.40q is not taken: send the body as "+
 			"it is", coding)
-	case r.ContentLength > int64(s.c.MaxBody):
+	case r.ContentLength > int64(most):
 		w.Header().Set("Connection", "close")
 		return nil, refuse(bus.CodeTooLarge, "body of %d bytes, at most %d are taken, pictures and sound included: "+
-			"send a smaller one", r.ContentLength, s.c.MaxBody)
+			"send a smaller one", r.ContentLength, most)
 	}
-	whole, known := s.c.MaxBody+1, r.ContentLength >= 0 // a byte more, for the end to show
+	whole, known := most+1, r.ContentLength >= 0 // a byte more, for the end to show
 	if known {
 		whole = int(r.ContentLength) + 1
 	}
@@ -36,7 +37,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 		}
 	}
 	var body []byte
-	from := http.MaxBytesReader(w, r.Body, int64(s.c.MaxBody))
+	from := http.MaxBytesReader(w, r.Body, int64(most))
 	for {
 		if len(body) == cap(body) {
 			size := min(whole, max(firstRead, 2*cap(body)))
@@ -54,12 +55,47 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 			return body, nil
 		case errors.As(err, &large):
 			return nil, refuse(bus.CodeTooLarge, "over %d bytes of body, pictures and sound included: send a smaller one",
-				s.c.MaxBody)
+				most)
 		case err != nil:
 			w.Header().Set("Connection", "close")
 			return nil, s.noBody(err)
 		}
 	}
+}
+
+// What the longest context on sale has room for, whatever it is made of: in some scripts, written with
+// escapes, a token has dozens of bytes, and a picture of 1,500 tokens often a megabyte.
+const (
+	bytesPerToken  = 1 << 10
+	bytesOfPicture = 4 << 20 // one, also where the context is short
+)
+
+// mostBody is the size up to which a body is read that says to have so many bytes, or nothing with -1.
+func (s *Server) mostBody(came int64) int {
+	switch {
+	case s.c.MaxBody > 0:
+		return s.c.MaxBody
+	case came >= 0 && came <= bus.MaxBody:
+		return bus.MaxBody
+	}
+	longest, now := 0, time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.hubs {
+		if now.Sub(h.at) >= silent {
+			continue
+		}
+		for i := range h.status.Models {
+			m := &h.status.Models[i]
+			if longest = max(longest, m.MaxModelLen); m.Pools != "" || m.MaxModelLen == 0 {
+				return bus.MaxLarge // it takes many texts at once, or does not say
+			}
+		}
+	}
+	if longest == 0 {
+		return bus.MaxLarge
+	}
+	return min(bus.MaxLarge, bytesOfPicture+bytesPerToken*longest)
 }
 
 // noBody says why a body cannot be read.

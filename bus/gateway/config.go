@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -30,7 +31,8 @@ type Config struct {
 	HeaderWithin time.Duration `yaml:"header_within"` // for all of a request's header
 	MaxHeader    int           `yaml:"max_header"`    // bytes of it
 	BodyWithin   time.Duration `yaml:"body_within"`   // for all of its body
-	MaxBody      int           `yaml:"max_body"`      // bytes of it, pictures and sound included
+	// bytes of it, pictures and sound included, at most 32 MB; 0: what the longest context has room for
+	MaxBody int `yaml:"max_body"`
 
 	// for the market's word on a stream; then it begins, and a refusal is an event
 	VerdictWithin time.Duration `yaml:"verdict_within"`
@@ -65,7 +67,6 @@ func Default() Config {
 		HeaderWithin:  5 * time.Second,
 		MaxHeader:     32 << 10,
 		BodyWithin:    30 * time.Second,
-		MaxBody:       bus.MaxLarge,
 		VerdictWithin: 15 * time.Second, // proxies give a request a minute, impatient ones thirty seconds
 		CommentEvery:  10 * time.Second,
 		MaxUnread:     256 << 10, // a thousand tokens, an event each
@@ -116,7 +117,8 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name           string
 		n, least, most int
-	}{{"max_header", c.MaxHeader, 4 << 10, 1 << 20}, {"max_body", c.MaxBody, 4 << 10, bus.MaxLarge},
+	}{{"max_header", c.MaxHeader, 4 << 10, 1 << 20},
+		{"max_body", cmp.Or(c.MaxBody, bus.MaxLarge), 4 << 10, bus.MaxLarge},
 		{"max_unread", c.MaxUnread, 4 << 10, 64 << 20},
 		{"max_conns", c.MaxConns, 1, 1 << 20}, {"max_open", c.MaxOpen, 1, 1 << 20},
 		{"max_open_per_key", c.MaxOpenKey, 1, 1 << 20}, {"wrong_keys", c.WrongKeys, 1, 1 << 20},

@@ -43,7 +43,8 @@ func (p *payer) shared() bool {
 func (p *payer) await(a *answer, since time.Time) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	at, _ := slices.BinarySearchFunc(p.held, since, func(w waiting, t time.Time) int { return w.since.Compare(t) })
+	at, _ := slices.BinarySearchFunc(p.held, since,
+		func(w waiting, t time.Time) int { return w.since.Compare(t) })
 	p.held = slices.Insert(p.held, at, waiting{a, since})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,6 +87,8 @@ func usageAsked(r *http.Request, now time.Time) (from int64, by grouping, err er
 				by.key = true
 			case part == "tag":
 				by.tags = true
+			case one && len(by.tag) == bus.MaxTag:
+				return 0, by, refuse(bus.CodeBadRequest, "by: more than %d tags: no task has as many", bus.MaxTag)
 			case one:
 				by.tag = append(by.tag, tag)
 			default:
@@ -173,12 +176,15 @@ func (by *grouping) group(u *tip.Use) (name string, g *used) {
 					g.Tags = map[string]string{}
 				}
 				g.Tags[t.Name] = t.Value
-				tags = append(tags, t.Name+"\x00"+t.Value)
+				tags = append(tags, t.Name, t.Value)
 			}
 		}
 	}
 	if g.Rest {
-		tags = append(tags, "\xff")
+		tags = append(tags, tip.Rest)
 	}
-	return strings.Join(append([]string{g.Day, g.Model, g.Key}, tags...), "\x01"), g
+	for _, part := range append([]string{g.Day, g.Model, g.Key}, tags...) {
+		name += strconv.Quote(part) // tags may have any characters
+	}
+	return name, g
 }

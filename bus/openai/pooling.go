@@ -241,11 +241,10 @@ func ReadPooled(kind string, answer []byte, entries, texts int) (tokens int, err
 		n++
 		numbered := kind == bus.KindEmbedding // some do not
 		ok := s.Object(func(key Span) bool {
-			first := s.Next()
 			v, ok := s.Value()
 			switch string(s.Name(key)) {
 			case entry:
-				sound = (first == '[' || first == '"') && v.To-v.From > 2 || first == '-' || first-'0' <= 9
+				sound = ok && isPooled(kind, s.Text(v))
 			case "index":
 				again := s.within(v)
 				switch i, whole := again.Count(); {
@@ -288,6 +287,24 @@ func ReadPooled(kind string, answer []byte, entries, texts int) (tokens int, err
 		return 0, fmt.Errorf("%d entries of %s, where %d were asked for", n, list, entries)
 	}
 	return tokens, nil
+}
+
+// isPooled reports whether a value, which is JSON, is a vector of numbers, or of base64, or a score.
+func isPooled(kind string, v []byte) bool {
+	const number = "0123456789+-.eE"
+	only := func(v []byte, of string) bool { return len(v) > 0 && len(bytes.TrimLeft(v, of)) == 0 }
+	switch {
+	case kind == bus.KindRerank:
+		return only(v, number)
+	case v[0] == '[':
+		return only(bytes.TrimSpace(v[1:len(v)-1]), number+", \t\r\n")
+	case v[0] != '"':
+		return false
+	}
+	text := bytes.ReplaceAll(v[1:len(v)-1], []byte(`\/`), []byte("/"))
+	bare := bytes.TrimRight(text, "=")
+	return len(text)%4 == 0 && len(text)-len(bare) <= 2 && only(bare, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"+
+		"abcdefghijklmnopqrstuvwxyz0123456789+/")
 }
 
 // pool takes in a piece of a pooling task's answer. Another agent that takes over begins anew.

@@ -124,9 +124,6 @@ func (r *request) serve() {
 	}
 }
 
-// bodyWithin bounds the time for a body that comes in pieces.
-const bodyWithin = 30 * time.Second
-
 // fetch has the body of a task from who sent that.
 func (r *request) fetch(t *bus.Task) ([]byte, error) {
 	s := r.s
@@ -137,14 +134,8 @@ func (r *request) fetch(t *bus.Task) ([]byte, error) {
 		return nil, no
 	}
 	r.fetched = t.Large.Bytes
-	ctx, cancel := context.WithTimeout(s.life, bodyWithin)
-	defer cancel()
-	body, err := follow.Body(ctx, s.d.Bus, s.c.ID, r.reader, t.Large, &s.pace)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		err = &bus.Error{Code: bus.CodeTooLarge, Message: fmt.Sprintf("the body's %d bytes did not come to the door "+
-			"within %v: send a smaller one", t.Large.Bytes, bodyWithin)}
-	case err != nil && !errors.Is(err, follow.ErrBody):
+	body, err := follow.Body(s.life, s.d.Bus, s.c.ID, r.reader, t.Large, &s.pace)
+	if err != nil && !errors.Is(err, follow.ErrBody) {
 		err = &bus.Error{Code: bus.CodeUnavailable, Message: "the body did not come to the door: " + err.Error()}
 	}
 	return body, err

@@ -40,7 +40,7 @@ gateway:                          # every field has a default, see below
   id: gateway-a                   # the name in its creds if not given
   max_open: 4096                  # answers at once
   max_open_per_key: 2048          # of one key that has no limit of its own
-  max_body: 33554432              # bytes of a request, pictures and sound included; 32 MB at most
+  max_body: 33554432              # bytes of a request, 32 MB at most; else what the longest context has room for
   max_memory: 536870912           # bytes for all requests and answers; beyond that new ones are refused
   cors: []                        # origins of web pages that may ask, as https://chat.example.org; "*": any
   tls: {cert: "", key: ""}        # files in PEM: with them it speaks TLS, HTTP/2 too; read again when renewed

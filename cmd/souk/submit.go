@@ -115,7 +115,7 @@ func (q *question) read(c *cobra.Command, args []string) (t bus.Task, err error)
 }
 
 // maxStdin is a little more than the longest prompt that the market takes.
-const maxStdin = bus.MaxBody + 1
+const maxStdin = bus.MaxCanonical + 1
 
 func readPrompt(args []string, in io.Reader) (string, error) {
 	if len(args) > 0 {

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -106,6 +107,61 @@ func TestADrainUnderLoad(t *testing.T) {
 	}
 	if ended["whole"] < 10 || len(cut) == 0 {
 		t.Errorf("the load was none: %v", ended)
+	}
+}
+
+// So it is with streams that share one connection of HTTP/2: what has time ends well, what has none is told,
+// and nobody's connection breaks under them. Who comes then is refused.
+func TestADrainOfHTTP2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
+	h := start(t, slowly)
+	cert, key, pool := certificate(t, t.TempDir(), 1)
+	second, s, stop := h.with(func(c *gateway.Config) {
+		c.TLS.Cert, c.TLS.Key, c.Drain = cert, key, 400*time.Millisecond
+	})
+	second.at = strings.Replace(second.at, "http:", "https:", 1)
+	to := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, Protocols: new(http.Protocols)}
+	to.Protocols.SetHTTP2(true)
+	defer to.CloseIdleConnections()
+	ends := make(chan string, 8)
+	ask := func(body string) {
+		a, err := to.RoundTrip(second.request(t.Context(), "POST", "/v1/chat/completions", body, h.key))
+		if err != nil {
+			ends <- err.Error()
+			return
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		switch {
+		case err != nil:
+			ends <- fmt.Sprintf("%v after %q", err, text)
+		case a.ProtoMajor == 2 && strings.HasSuffix(string(text), "data: [DONE]\n\n"):
+			ends <- "whole"
+		case a.ProtoMajor == 2 && strings.Contains(string(text), `"code":"draining"`):
+			ends <- fmt.Sprint(a.StatusCode)
+		default:
+			ends <- fmt.Sprintf("%s %d %q", a.Proto, a.StatusCode, text)
+		}
+	}
+	for i := range 6 {
+		go ask(fmt.Sprintf(`{"messages":[{"role":"user","content":"What is a souk?"}],"stream":true,`+
+			`"max_tokens":%d,"ignore_eos":true}`, 10+i%2*3000))
+	}
+	h.until("some run, and some are whole", func() bool {
+		now := s.Stats()
+		return now.Open == 3 && now.Streams == 3
+	})
+	go stop()
+	h.until("it drains", func() bool { return strings.Contains(h.log.String(), "gateway closing") })
+	ask(chat(``))
+	got := map[string]int{}
+	for range 7 {
+		got[<-ends]++
+	}
+	if got["whole"] != 3 || got["200"] != 3 || len(got) > 3 {
+		t.Errorf("%v", got)
 	}
 }
 

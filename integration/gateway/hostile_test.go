@@ -22,6 +22,7 @@ import (
 	"souk/bus/gateway"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -65,7 +66,12 @@ func (h *house) withBus(l net.Listener, change func(*gateway.Config), as func(bu
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { b.Close() })
+	secure, err := daemon.ServerTLS(c.TLS.Cert, c.TLS.Key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	s, err := gateway.New(c, gateway.Deps{Bus: as(b), Registry: h.Registry(), Listener: l,
+		TLS: secure,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		h.t.Fatal(err)

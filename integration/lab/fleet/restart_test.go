@@ -90,8 +90,8 @@ func stock(ctx context.Context, at, key, body string, refused func(body []byte))
 }
 
 // The only hub is told to stop, and started again, while clients of OpenAI's own library ask on: they come
-// again when they are told to, and none of their requests fails. Nor does any of a client whose money does for
-// two of its six requests at once.
+// again when they are told to, and none of their requests fails. Nor does any of a client whose money does
+// for two of its six requests at once.
 func TestAHubIsRestartedUnderStockClients(t *testing.T) {
 	whole(t)
 	t.Parallel()
