@@ -25,6 +25,8 @@ type Options struct {
 	Level   int    // 0 to ledger.MaxLevel
 	Journal string // only this one; "" all
 	Hash    bool   // make hashes of what was read
+	// Opened is called with the journals before they are read; nil: nobody asks.
+	Opened func([]*Source)
 	// Elsewhere names journals that are kept on other machines: they are not missing here.
 	Elsewhere []string
 	// Policies judge the signatures on checkpoints; none: nobody does.
@@ -94,6 +96,9 @@ func Check(ctx context.Context, paths []string, o Options) (Summary, error) {
 		sources, whole, err := open(paths, o.Journal, true)
 		if err != nil {
 			return Summary{}, err
+		}
+		if o.Opened != nil {
+			o.Opened(sources)
 		}
 		sum, err := check(ctx, sources, whole, o)
 		if err != nil || try == 3 || !begun(paths, sum.missing) {

@@ -25,6 +25,8 @@ type Source struct {
 	Role string
 	// of the treasury's journal: what a credit is, in the whole market
 	Currency string
+	// Progress is called with the bytes of each frame that was read; nil: nobody asks.
+	Progress func(bytes int)
 
 	reader *journal.Reader
 	first  []byte // the first frame, read to learn the name
@@ -119,6 +121,17 @@ func openSource(dir string, witness bool) (*Source, error) {
 	return s, nil
 }
 
+// Size returns the bytes of the journal's segments, with what is allocated in the last one.
+func (s *Source) Size() (bytes int64) {
+	files, _ := filepath.Glob(filepath.Join(s.Dir, "wal", "*.wal")) // a pattern that is one
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
 // Unreadable returns why the first frame of one of the journals could not be read, so that nobody knows which
 // journal that is; nil if all could.
 func Unreadable(all []*Source) error {
@@ -146,6 +159,9 @@ func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data 
 	return s.reader.Each(func(entry journal.Entry) error {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if s.Progress != nil {
+			s.Progress(len(entry.Data))
 		}
 		return f(entry.Seq, entry.Epoch, entry.Data)
 	})

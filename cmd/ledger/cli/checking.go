@@ -78,7 +78,8 @@ Damage outranks violations.`,
 				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
 			}
 			errs := cmd.ErrOrStderr()
-			o.Journal, o.Hash = e.journal, verbose
+			var shown progress
+			o.Journal, o.Hash, o.Opened = e.journal, verbose, shown.watch
 			var err error
 			if o.Policies, err = readPolicies(policies); err != nil {
 				return err
@@ -87,6 +88,7 @@ Damage outranks violations.`,
 				return err
 			}
 			sum, err := inspect.Check(cmd.Context(), e.paths(paths), o)
+			shown.end()
 			if err = e.hint(paths, err); err != nil {
 				return err
 			}

@@ -77,6 +77,8 @@ all accounts is 0.`,
 				return err
 			}
 			unit := currencyOf(sources)
+			var shown progress
+			shown.watch(sources)
 			out := newSheet(cmd.OutOrStdout(), e.output, "journal", "account", "credits", "currency")
 			var debits, credits market.Credits
 			for _, s := range sources {
@@ -97,6 +99,7 @@ all accounts is 0.`,
 					}
 				}
 			}
+			shown.end()
 			out.foot = [][]any{{"", "debits", debits, unit}, {"", "credits", credits, unit},
 				{"", "both", debits + credits, unit}}
 			return out.end()

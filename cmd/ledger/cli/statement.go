@@ -55,7 +55,10 @@ Each line counts by the time of its record. -O takes html as well: one page, to 
 			if err := inspect.Unreadable(sources); err != nil {
 				return err
 			}
+			var shown progress
+			shown.watch(sources)
 			s, err := inspect.State(cmd.Context(), sources, args[0], p)
+			shown.end()
 			if err != nil {
 				return err
 			}
