@@ -63,10 +63,12 @@ type Request struct {
 	Model     string
 	MaxTokens int // 0: as many as the context has room for
 	Trace     bus.Trace
-	Prompt    int     // tokens, as estimated: how long the first token may take
-	Count     bool    // before anything is computed, a chunk says how long the prompt is
-	Resume    *Resume // nil: from the beginning
-	Priority  int
+	Prompt    int // tokens, as estimated: how long the first token may take
+	// from now, as its hub forecasts it: later the first token does not come; 0: two minutes
+	First    time.Duration
+	Count    bool    // before anything is computed, a chunk says how long the prompt is
+	Resume   *Resume // nil: from the beginning
+	Priority int
 	// separates the engine's cache, whatever Body says: prompts of one salt find nothing of another. "": the
 	// hub's
 	Salt string
@@ -160,9 +162,8 @@ type EngineConfig struct {
 	Kind   string `yaml:"kind"`
 	APIKey string `yaml:"api_key"` // sent as a bearer token; empty = none
 	// most silence from the request to the first event: queueing and prefill, and whatever the engine loads
-	// first. 0: by its own pace: several times what the prompt takes at the rate that was seen, and at least
-	// half a minute; before any was seen two minutes, or 10 ms for each token; and longer while its counters
-	// move
+	// first. 0: as its hub says by what was seen of it, see fleet.Room.Within; and longer while its counters
+	// say that it is at it
 	FirstEvent time.Duration `yaml:"first_event"`
 	Progress   time.Duration `yaml:"progress"` // most time between two events after that
 	// least silence after which an engine hangs whose counters stand still, too

@@ -101,7 +101,8 @@ func (n *Node) Slowest(agent string) time.Duration {
 
 // AnswerWithin returns for how long money is held for an answer at an agent.
 func (n *Node) AnswerWithin(agent string, prompt, maxTokens int) time.Duration {
-	return n.fleet.Within(&n.fleet.Find(agent).Agent, prompt, maxTokens)
+	_, all := n.fleet.Within(&n.fleet.Find(agent).Agent, prompt, maxTokens)
+	return all
 }
 
 // Usual returns what a task costs as a rule.

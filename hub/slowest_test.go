@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -30,14 +31,14 @@ func (h *house) serveSlowly(id string, itl time.Duration) time.Duration {
 }
 
 // Money is held for an answer of 100 tokens by what its agent has reported, as far as that is believed, and
-// for a prompt of 100 by what is assumed.
+// for a prompt by what is assumed.
 func TestHowLongMoneyIsHeld(t *testing.T) {
 	tokens := func(itl time.Duration) time.Duration { return 100*itl + hub.Default().HoldGrace }
 	for _, c := range []struct {
 		name       string
 		says, want time.Duration
 	}{
-		{"nothing is known", 0, tokens(100 * time.Millisecond)},
+		{"nothing is known", 0, 10*time.Second + tokens(100*time.Millisecond)},
 		{"it is slow, and given time", 250 * time.Millisecond, tokens(250 * time.Millisecond)},
 		{"it claims a minute", time.Minute, tokens(400 * time.Millisecond)},
 	} {
@@ -67,11 +68,80 @@ func TestASlowEngineIsGivenMoreTime(t *testing.T) {
 	}
 }
 
+// An engine that is cut before its first token, or is many times slower than before, has as much time the next
+// time as it would have needed: a cut teaches.
+func TestACutTeaches(t *testing.T) {
+	prompt, most := 7500, 16
+	long := func(m *bus.Task) {
+		m.MaxTokens, m.Prompt.Tokens, m.Prompt.Bytes = most, prompt, 4*prompt
+		m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 4 * prompt}}
+	}
+	const second = 1000 // ms
+	ask := func(h *house, id string) bus.Dispatch {
+		h.must(h.step(h.task("ann", id, long)))
+		d := h.take("ann", id)
+		h.accept(d)
+		return d
+	}
+	cut := func(h *house, d bus.Dispatch, after time.Duration, code bus.Code, itl int64) {
+		h.pass(after)
+		c := completion("a-1", d, market.Usage{})
+		c.Outcome, c.Code, c.Finish, c.Cost, c.ITLUS = bus.OutcomeFailed, code, "", 0, itl
+		if itl == 0 {
+			c.TTFTUS = 0
+		}
+		h.must(h.step(c))
+		h.must(h.summary("a-1", nil))
+	}
+	start := func(answers int) *house {
+		h := newHouse(t, func(c *hub.Config) { c.SlowestITL, c.Silence, c.Suspect = time.Second, time.Hour, time.Hour })
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		for i := range answers {
+			d := ask(h, fmt.Sprint("before", i))
+			h.pass(time.Second)
+			h.serve(d, market.Usage{Prompt: prompt, Output: 10})
+		}
+		return h
+	}
+
+	h := start(0)
+	d := ask(h, "t1")
+	if d.FirstMS < 7500*second/50 || d.TimeoutMS < d.FirstMS+16*second {
+		t.Errorf("unknown, it may take %d ms for its first token, and %d in all", d.FirstMS, d.TimeoutMS)
+	}
+	took := time.Duration(d.FirstMS) * time.Millisecond // it computes 10 tokens a second, and needs 750 s
+	cut(h, d, took, bus.CodeEngineFailed, 0)
+	if d = ask(h, "t2"); d.FirstMS < 750*second || d.FirstMS > 3600*second {
+		t.Errorf("after a cut at %v it may take %d ms", took, d.FirstMS)
+	}
+
+	h = start(9)
+	if d = ask(h, "t1"); d.FirstMS > 60*second {
+		t.Errorf("an engine that answers in 50 ms may take %d ms", d.FirstMS)
+	}
+	cut(h, d, time.Duration(d.FirstMS)*time.Millisecond, bus.CodeEngineFailed, 0)
+	if again := ask(h, "t2"); again.FirstMS < 3*d.FirstMS {
+		t.Errorf("after a cut at %d ms it may take %d", d.FirstMS, again.FirstMS)
+	}
+
+	prompt, most = 100, 2000
+	h = start(300)
+	d = ask(h, "t1") // of 10 ms a token as before; and it takes 40 ms
+	if d.TimeoutMS > 70*second {
+		t.Errorf("2000 tokens of 10 ms may take %d ms", d.TimeoutMS)
+	}
+	cut(h, d, time.Duration(d.TimeoutMS)*time.Millisecond, bus.CodeTimeout, 40_000)
+	if d = ask(h, "t2"); d.TimeoutMS < 80*second {
+		t.Errorf("2000 tokens of 40 ms may take %d ms", d.TimeoutMS)
+	}
+}
+
 // Once an agent was seen to answer two hundred times, money is held for as long as one answer in a hundred
 // would take if all its slots were taken, and not for the slowest that is assumed. An agent that claims to be
 // slow has others' money held no longer, and one that claims to be fast no shorter than their own answers
 // take.
 func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
+	prompt := 100 * testConfig().SlowestITL // of which nothing is known here
 	held := func(answers int, liar time.Duration) (agents [3]time.Duration) {
 		h := newHouse(t, nil)
 		ids := []string{"a-1", "a-2", "liar"}
@@ -89,7 +159,7 @@ func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 			}
 		}
 		for k, id := range ids {
-			agents[k] = h.n.AnswerWithin(id, 100, 1000)
+			agents[k] = h.n.AnswerWithin(id, 100, 1000) - prompt
 		}
 		return agents
 	}

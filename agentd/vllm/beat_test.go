@@ -67,7 +67,7 @@ func relayAll(t *testing.T, every time.Duration, streams int, body func(i int) *
 			b.begin = begin
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			dog := e.watch(ctx, 0, 0, cancel)
+			dog := e.watch(ctx, &agentd.Request{}, 0, cancel)
 			defer dog.stop()
 			s, m := stream{body: b, buf: make([]byte, readSize), max: 1 << 20}, meter{start: begin}
 			r.err = e.relay(&s, &m, dog, func(c agentd.Chunk) error {

@@ -124,7 +124,7 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 		return agentd.Answer{Unmetered: true}, failed("asking the engine", err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	dog := e.watch(ctx, r.Prompt, asks, cancel)
+	dog := e.watch(ctx, &r, asks, cancel)
 	m := meter{start: dog.born}
 	resp, err := e.transport.RoundTrip(req)
 	if err != nil {

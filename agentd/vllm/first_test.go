@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,12 +54,17 @@ func inBubble(t *testing.T, h http.HandlerFunc, change func(*agentd.EngineConfig
 	return e
 }
 
-// A first token has the time that its prompt needs at the rate of this engine; before any was seen, time for
-// a slow one. Where its counters move it has more, unless its operator says how much, which is a bound.
+// A first token has the time that its hub gives it. Where its counters move for it alone, or it waits in the
+// engine's queue, it has more, unless its operator says how much, which is a bound.
 func TestTimeForThePrompt(t *testing.T) {
 	type prompt struct {
 		tokens, cached int
 		takes          time.Duration
+	}
+	type moves struct { // counters
+		prompt  bool          // by this prompt, or by others of which this agent knows nothing
+		others  time.Duration // by another stream of this agent, for so long
+		waiting int
 	}
 	const ms, s, m = time.Millisecond, time.Second, time.Minute
 	short := prompt{10, 0, 70 * ms}
@@ -71,35 +77,58 @@ func TestTimeForThePrompt(t *testing.T) {
 		name   string
 		before []prompt
 		last   prompt
-		moves  bool          // its counters
+		given  time.Duration // by its hub; 0: it does not say
+		moves  moves
 		set    time.Duration // first_event
 		want   string        // what ends the last; "": it is answered
 		within time.Duration
 	}{
-		{"after a short one", []prompt{short}, prompt{10_000, 0, 70 * s}, false, 0, "", 70 * s},
-		{"longer than two minutes", []prompt{short}, prompt{40_000, 0, 280 * s}, false, 0, "", 280 * s},
-		{"the first of all", nil, prompt{20_000, 0, 190 * s}, false, 0, "", 190 * s},
-		{"after many that were cached", again, prompt{10_000, 0, 70 * s}, false, 0, "", 70 * s},
-		{"longer than its rate says", []prompt{short}, prompt{100, 0, 10 * m}, true, 0, "", 10 * m},
-		{"and they stand still", []prompt{short}, prompt{100, 0, 10 * m}, false, 0, "hangs", 5 * s},
-		{"the first of all, while they move", nil, prompt{100, 0, 10 * m}, true, 0, "", 10 * m},
-		{"and they stand still", nil, prompt{100, 0, 10 * m}, false, 0, "nothing for 2m", 2*m + s},
-		{"it is bounded", []prompt{short}, prompt{9000, 0, 63 * s}, true, 40 * s, "for 40s", 40 * s},
-		{"and gives it time", nil, prompt{100, 0, 10 * m}, false, 11 * m, "", 10 * m},
+		{"after a short one", []prompt{short}, prompt{10_000, 0, 70 * s}, 280 * s, moves{}, 0, "", 70 * s},
+		{"longer than two minutes", []prompt{short}, prompt{40_000, 0, 280 * s}, 300 * s, moves{}, 0, "", 280 * s},
+		{"the first of all", nil, prompt{20_000, 0, 190 * s}, 800 * s, moves{}, 0, "", 190 * s},
+		{"after many that were cached", again, prompt{10_000, 0, 70 * s}, 280 * s, moves{}, 0, "", 70 * s},
+		{"longer than its hub says", []prompt{short}, prompt{100, 0, 10 * m}, 30 * s, moves{prompt: true}, 0, "", 10 * m},
+		{"and they stand still", []prompt{short}, prompt{100, 0, 10 * m}, 30 * s, moves{}, 0, "hangs", 5 * s},
+		{"the first of all, while they move", nil, prompt{100, 0, 10 * m}, 30 * s, moves{prompt: true}, 0, "", 10 * m},
+		{"and they stand still", nil, prompt{100, 0, 10 * m}, 40 * s, moves{}, 0, "nothing for 40s", 41 * s},
+		{"and nobody says how long", nil, prompt{100, 0, 10 * m}, 0, moves{}, 0, "nothing for 2m", 2*m + s},
+		{"others alone move them", []prompt{short}, prompt{100, 0, 10 * m}, 30 * s, moves{true, 9 * m, 0}, 0,
+			"nothing for 30s", 32 * s},
+		{"until they have ended", []prompt{short}, prompt{100, 0, 10 * m}, 50 * s, moves{true, 40 * s, 0}, 0, "",
+			10 * m},
+		{"others move them, and it waits", []prompt{short}, prompt{100, 0, 5 * m}, 30 * s,
+			moves{true, 9 * m, 1}, 0, "", 5 * m},
+		{"it is bounded", []prompt{short}, prompt{9000, 0, 63 * s}, 5 * m, moves{prompt: true}, 40 * s, "for 40s",
+			40 * s},
+		{"and gives it time", nil, prompt{100, 0, 10 * m}, 30 * s, moves{}, 11 * m, "", 10 * m},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				now, moved := prompt{}, 0
 				e := inBubble(t, func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/metrics" {
-						if c.moves {
+						if c.moves.prompt {
 							moved++
 						}
-						fmt.Fprintf(w, "vllm:generation_tokens_total 7\nvllm:kv_cache_usage_perc 0.%d\n", moved)
+						fmt.Fprintf(w, "vllm:generation_tokens_total 7\nvllm:kv_cache_usage_perc 0.%d\n"+
+							"vllm:num_requests_waiting %d\n", moved, c.moves.waiting)
 						return
 					}
-					io.Copy(io.Discard, r.Body) // else the server does not notice that its client leaves
+					body, _ := io.ReadAll(r.Body) // else the server does not notice that its client leaves
 					w.Header().Set("Content-Type", "text/event-stream")
+					if bytes.Contains(body, []byte("other")) {
+						send(w, role)
+						for end := time.Now().Add(c.moves.others); time.Now().Before(end); {
+							send(w, word)
+							select {
+							case <-time.After(s / 4):
+							case <-r.Context().Done():
+								return
+							}
+						}
+						send(w, finish, done)
+						return
+					}
 					select {
 					case <-time.After(now.takes):
 					case <-r.Context().Done():
@@ -114,7 +143,15 @@ func TestTimeForThePrompt(t *testing.T) {
 				for i, ask := range append(c.before[:len(c.before):len(c.before)], c.last) {
 					now = ask
 					r, begin := hello, time.Now()
-					r.Prompt = now.tokens
+					if r.Prompt = now.tokens; i == len(c.before) {
+						r.First = c.given
+						if c.moves.others > 0 {
+							other := hello
+							other.Body = []byte(`{"messages":[{"role":"user","content":"other"}]}`)
+							go e.Complete(t.Context(), other, func(agentd.Chunk) error { return nil })
+							synctest.Wait()
+						}
+					}
 					_, err := e.Complete(t.Context(), r, func(agentd.Chunk) error { return nil })
 					took := time.Since(begin)
 					if i < len(c.before) {

@@ -140,20 +140,8 @@ func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) 
 	return p.patience(max(2*least, 4*p.first, 4*each*time.Duration(prompt))), p.first > 0
 }
 
-// The time to a first event where no other is set: at least, and while nothing was measured.
-const (
-	leastFirst   = 30 * time.Second
-	unknownFirst = 2 * time.Minute // a long prompt behind a full queue
-	unknownToken = 10 * time.Millisecond
-)
-
-// within returns how long nothing may come before the first token of an answer to a prompt of so many.
-func (p *pace) within(least time.Duration, prompt int) time.Duration {
-	if long, known := p.longFirst(least, prompt); known {
-		return max(leastFirst, long)
-	}
-	return max(unknownFirst, unknownToken*time.Duration(prompt))
-}
+// unknownToken is what a token of a prompt takes as long as nothing was measured.
+const unknownToken = 10 * time.Millisecond
 
 // since reports whether a moment of the server's is after t.
 func (p *pace) since(moment *time.Time, t time.Time) bool {

@@ -146,11 +146,8 @@ func TestPace(t *testing.T) {
 	p = pace{}
 	p.began(now, 100*time.Millisecond, 0)
 	first, ok := p.longFirst(2*time.Second, 8192)
-	if within := p.within(2*time.Second, 8192); !ok || first < 160*time.Second || within < first {
-		t.Errorf("fifty prompt tokens a second, of which nothing was seen: %v, and no more than %v", first, within)
-	}
-	if within := p.within(2*time.Second, 10); within != leastFirst {
-		t.Errorf("a short prompt has %v", within)
+	if !ok || first < 160*time.Second {
+		t.Errorf("fifty prompt tokens a second, of which nothing was seen: %v", first)
 	}
 	if p.since(&p.last, now) || !p.since(&p.last, now.Add(-1)) {
 		t.Error("when a stream moved last")

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,17 +40,17 @@ type watchdog struct {
 // firstOfKind is the least silence that is suspicious while the server has the first request of a kind.
 const firstOfKind = 30 * time.Second
 
-func (e *Engine) watch(ctx context.Context, prompt int, asks kinds,
+// unknownFirst is what a first token may take of which nobody has said how long.
+const unknownFirst = 2 * time.Minute
+
+func (e *Engine) watch(ctx context.Context, r *agentd.Request, asks kinds,
 	cancel context.CancelCauseFunc) *watchdog {
-	d := &watchdog{e: e, ctx: ctx, prompt: prompt, born: time.Now(), asks: asks, cancel: cancel}
+	d := &watchdog{e: e, ctx: ctx, prompt: r.Prompt, born: time.Now(), asks: asks, cancel: cancel}
 	d.novel.Store(e.pace.meets(asks))
-	limit := e.cfg.FirstEvent
-	if limit == 0 {
-		limit = e.pace.within(e.cfg.Suspect, prompt)
-	}
+	limit := cmp.Or(e.cfg.FirstEvent, r.First, unknownFirst)
 	d.due.Store(int64(limit))
 	d.limit.Store(int64(limit))
-	if long, ok := e.pace.longFirst(e.cfg.Suspect, prompt); ok {
+	if long, ok := e.pace.longFirst(e.cfg.Suspect, r.Prompt); ok {
 		limit = min(limit, long-apart(long))
 	}
 	d.timer = time.AfterFunc(limit, d.look)
@@ -75,10 +76,11 @@ func (d *watchdog) look() {
 	age := time.Since(d.born)
 	left := time.Duration(d.due.Load()) - age
 	if left <= 0 && d.e.cfg.FirstEvent == 0 && d.heard.Load() == 0 {
-		if _, moves := d.motion(0, between); moves { // it has others to serve, or is at this prompt still
-			left = time.Duration(d.limit.Load())
-			d.due.Add(int64(left))
+		if d.atIt() {
+			d.due.Add(d.limit.Load())
 		}
+		age = time.Since(d.born)
+		left = time.Duration(d.due.Load()) - age // a token may have come meanwhile
 	}
 	if left <= 0 {
 		d.end(fmt.Sprintf("the engine sent nothing for %v", time.Duration(d.limit.Load())))
@@ -106,7 +108,7 @@ func (d *watchdog) look() {
 	default:
 		if moved := d.e.pace.still(time.Now()); moved < quiet { // until all of it is silent
 			d.timer.Reset(min(left, quiet-moved))
-		} else if stands, _ := d.motion(heard, apart(long)); stands {
+		} else if stands, _, _ := d.motion(heard, apart(long)); stands {
 			d.hung(heard)
 		} else {
 			d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
@@ -138,27 +140,34 @@ func apart(long time.Duration) time.Duration { return min(between, long/4) }
 // motion compares two readings of the server's counters, unless a stream of it moves meanwhile. A server that
 // answers neither stands still; one that reports no counters cannot be judged, and neither can one that
 // counts an answer's tokens when it has ended, as all but vLLM.
-func (d *watchdog) motion(heard, apart time.Duration) (stands, moves bool) {
+func (d *watchdog) motion(heard, apart time.Duration) (stands, moves bool, page []byte) {
 	began := time.Now()
 	still := func() bool {
 		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.since(&d.e.pace.last, began)
 	}
 	was, before, err1 := d.e.alive(d.ctx)
 	if !follow.Pause(d.ctx, apart) {
-		return false, false
+		return false, false, nil
 	}
 	is, after, err2 := d.e.alive(d.ctx)
-	if !still() {
-		return false, true
-	}
-	if err1 != nil || err2 != nil {
-		return err1 != nil && err2 != nil, false
-	}
-	if !d.e.server.Load().vllm() || was == nil || is == nil {
-		return false, false
+	switch {
+	case !still():
+		return false, false, after
+	case err1 != nil || err2 != nil:
+		return err1 != nil && err2 != nil, false, after
+	case !d.e.server.Load().vllm() || was == nil || is == nil:
+		return false, false, after
 	}
 	moves = !slices.Equal(counters(before), counters(after))
-	return !moves, moves
+	return !moves, moves, after
+}
+
+// atIt reports whether the engine's counters say that a first token is to come still: they move, and no stream
+// of the engine does; or it has requests waiting, of which this may be one.
+func (d *watchdog) atIt() bool {
+	_, moves, page := d.motion(0, between)
+	waiting, _ := total(page, "vllm:num_requests_waiting")
+	return moves || waiting > 0
 }
 
 // counters returns those that move while the engine does anything: a prompt that is computed in chunks fills

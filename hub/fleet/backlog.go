@@ -71,24 +71,28 @@ func (r *Room[A]) Slowest(a *Agent) time.Duration {
 	return min(max(assumed, a.pace.SlowestITL()), 4*assumed)
 }
 
-// promptTokens are computed in the time that is assumed for a token of an answer, at least.
-const promptTokens = 100
+// Of an agent whose rate is not known so many tokens of prompts are computed in the time that is assumed for a
+// token of an answer; and it is given the time for some thousands, as it may load its model first.
+const (
+	promptTokens = 25
+	leastPrompt  = 2500
+)
 
-// Within bounds how long an answer of an agent may take. Its prompt and those sent before, whatever of them
-// is cached, get several times what the agent is expected to need; and what is assumed, as long as its own
-// rate is not known. Once two hundred answers of the agent were seen, tokens get the time that 99 in 100
-// would keep if all its slots had tasks such as this one. Where its operator gives the engine more time for a
-// first event, it has that.
-func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) time.Duration {
+// Within bounds how long an answer of an agent may take, and of that its first token. Its prompt and those
+// sent before, whatever of them is cached, get several times what the agent is expected to need; and what is
+// assumed, as long as its own rate is not known, or it was started again. Once two hundred answers of the
+// agent were seen, tokens get the time that 99 in 100 would keep if all its slots had tasks such as this one.
+// Where its operator gives the engine more time for a first event, it has that.
+func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) (first, all time.Duration) {
 	token, beside, ahead := r.Slowest(a), max(0, a.reg.Slots-1), prompt
 	for i := range a.queue.jobs {
 		ahead += a.queue.jobs[i].resident
 	}
 	first, known := a.pace.AtMost(ahead)
-	if !known {
-		first = max(first, time.Duration(ahead)*r.limits.SlowestITL/promptTokens)
+	if !known || a.restarted {
+		first = max(first, time.Duration(max(ahead, leastPrompt))*r.limits.SlowestITL/promptTokens)
 	}
-	first = max(first, min(time.Duration(a.reg.FirstMS)*time.Millisecond, time.Hour))
+	first = min(max(first, time.Duration(a.reg.FirstMS)*time.Millisecond), time.Hour)
 	full := estimate.Load{Decoding: beside, Resident: beside * (prompt + maxTokens)}
 	if most := a.reg.KVTokens; most > 0 {
 		full.Resident = min(full.Resident, most)
@@ -96,5 +100,5 @@ func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) time.Duration {
 	if seen, known := a.pace.SlowestToken(full); known {
 		token = min(token, seen)
 	}
-	return first + time.Duration(maxTokens)*token
+	return first, first + time.Duration(maxTokens)*token
 }

@@ -73,19 +73,21 @@ func TestHowLongAnAnswerMayTake(t *testing.T) {
 		says   time.Duration // by its operator, for the first event
 		within time.Duration
 	}{
-		{"nothing is known", pace{}, 40, 0, 0, 40*10*ms + 10*s},
-		{"it is slow", pace{slowest: 2500 * ms}, 40, 0, 0, 400*ms + 25*s},
-		{"it claims a minute", pace{slowest: time.Minute}, 40, 0, 0, 400*ms + 40*s},
+		{"nothing is known", pace{}, 40, 0, 0, 100*s + 10*s},
+		{"it is slow", pace{slowest: 2500 * ms}, 40, 0, 0, 100*s + 25*s},
+		{"it claims a minute", pace{slowest: time.Minute}, 40, 0, 0, 100*s + 40*s},
 		{"what its answers take is known", pace{slowest: 250 * ms, token: 20 * ms}, 40, 0, 0,
-			400*ms + 10*(20*ms+50*time.Microsecond)},
-		{"a first token is expected later", pace{first: 7 * s}, 40, 0, 0, 7*s + 10*s},
-		{"a long prompt", pace{first: 7 * s}, 10_000, 0, 0, 100*s + 10*s},
-		{"behind another", pace{first: 7 * s}, 10_000, 5000, 0, 150*s + 10*s},
+			100*s + 10*(20*ms+50*time.Microsecond)},
+		{"a first token is expected later", pace{first: 107 * s}, 40, 0, 0, 107*s + 10*s},
+		{"a long prompt", pace{first: 7 * s}, 10_000, 0, 0, 400*s + 10*s},
+		{"behind another", pace{first: 7 * s}, 10_000, 5000, 0, 600*s + 10*s},
+		{"its rate is known", pace{first: 2 * s, prompt: ms}, 40, 0, 0, 2040*ms + 10*s},
 		{"it takes 28 ms for a token of a prompt", pace{prompt: 28 * ms}, 10_000, 0, 0, 280*s + 10*s},
 		{"and behind another", pace{prompt: 28 * ms}, 10_000, 5000, 0, 420*s + 10*s},
 		{"it computes 100,000 a second", pace{prompt: 10 * time.Microsecond}, 10_000, 0, 0, 100*ms + 10*s},
-		{"its operator gives it five minutes", pace{}, 10_000, 0, 300 * s, 300*s + 10*s},
+		{"its operator gives it five minutes", pace{}, 40, 0, 300 * s, 300*s + 10*s},
 		{"and a day", pace{}, 10_000, 0, 24 * time.Hour, time.Hour + 10*s},
+		{"it was cut after an hour", pace{prompt: s}, 10_000, 0, 0, time.Hour + 10*s},
 	} {
 		y := newYard(t)
 		y.limits.SlowestITL = s
@@ -96,8 +98,17 @@ func TestHowLongAnAnswerMayTake(t *testing.T) {
 			a.Begin("ann", "before", y.turn.Now())
 			a.Computes(y.turn.Nano(), c.before, 0, s, s, 10, ms)
 		}
-		if got := y.Within(a, c.prompt, 10); got != c.within {
-			t.Errorf("%s: ten tokens may take %v, want %v", c.name, got, c.within)
+		if first, got := y.Within(a, c.prompt, 10); got != c.within || first >= got {
+			t.Errorf("%s: ten tokens may take %v, and the first %v, want %v", c.name, got, first, c.within)
 		}
+	}
+	y := newYard(t)
+	y.limits.SlowestITL = s
+	a := y.join("a")
+	a.Keeps(pace{prompt: ms})
+	a.Engine(1)
+	a.Engine(2)
+	if first, _ := y.Within(a, 40, 10); first != 100*s {
+		t.Errorf("an engine that was started again has its model to load, and is given %v", first)
 	}
 }

@@ -178,23 +178,15 @@ func (a *Agent) Seen(e *estimate.Estimate, in estimate.Delay) ledger.Seen {
 	return x
 }
 
-// worstFirst bounds how long the first token of an answer may take: several times what is expected, for a
-// queue or another's long prompt. It assumes that nothing is cached, as the client may know that what is
-// inferred is wrong, and the most tokens for a picture, as nobody knows how many it has before it was
-// computed. Where enough answers of that length were seen it is what one in a thousand takes, if less.
+// worstFirst is several times what is expected, with nothing cached, as the client may know that what is
+// inferred is wrong, and the most tokens for a picture, as nobody knows how many it has.
 func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Delay) time.Duration {
 	f := t.Features(e)
-	f.Cached = 0
-	if t.Media {
+	if f.Cached = 0; t.Media {
 		f.Prompt, f.Counted = max(f.Prompt, e.Most), 0
 	}
 	first, work, _ := m.Line().Idle(f)
-	cold := m.Line().Later(first, work, in)
-	worst := firstTimes * cold
-	if seen, known := m.LatestFirst(cold); known {
-		worst = min(worst, seen)
-	}
-	return 2*time.Second + worst
+	return 2*time.Second + firstTimes*m.Line().Later(first, work, in)
 }
 
 // Second is the income of an agent's engine from a second of computing prompts, at such a card.
@@ -218,18 +210,16 @@ type Expected struct {
 	Run        *prefix.Run      // of it, in what its agent is believed to hold
 }
 
-// Expect says what is expected of a task at an agent with so much in hand, the latest that its first token is
-// quoted to come, and within which time it comes nearly always: where too few were seen, at worst.
-func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expected, first,
-	within time.Duration) {
+// Expect says what is expected of a task at an agent with so much in hand, and within which time its first
+// token comes nearly always: where too few were seen, at worst.
+func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expected, within time.Duration) {
 	x.Estimate = r.At(now, t, a)
 	x.Features, x.TTFT = t.Features(&x.Estimate), a.Line().Later(x.First, x.Work, in)
-	first = worstFirst(a.Means, t, &x.Estimate, in)
 	within, known := a.Watch(x.TTFT)
 	if !known {
-		within = first
+		within = worstFirst(a.Means, t, &x.Estimate, in)
 	}
-	return x, first, within
+	return x, within
 }
 
 // Sends has an agent of such a load be given a task under a hold: it is in what that is believed to hold. It
@@ -248,10 +238,10 @@ func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold,
 const firstTimes = 4
 
 // AtMost bounds how long a first token takes after so many tokens of prompts, none of them cached, by the
-// agent's forecast, its interval and its own rate; false: that is not known.
+// agent's forecast, its interval and its own rate, or what it did not do in time; false: that is not known.
 func (a *Agent) AtMost(tokens int) (first time.Duration, known bool) {
 	line := a.First(predict.Features{Counted: tokens})
-	own, known := a.rate.Takes(tokens)
+	own, known := a.rate.Slowest(tokens)
 	seen, _ := a.Watch(line)
 	return max(firstTimes*max(line, own), seen), known
 }
@@ -292,16 +282,19 @@ type Answered struct {
 func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Duration, learned bool) {
 	defer func() { a.fits = 0 }() // it may be of another class by then
 	same := y.Hold.Boot == a.Reg().Boot
-	if y.Outcome == bus.OutcomeFailed && y.Code == bus.CodeTimeout && same {
-		// The engine is slower than the hold had time for. Its next holds get more time, within a bound.
+	// The engine may be slower than the hold had time for. Its next holds get more time, within a bound.
+	switch {
+	case y.Outcome == bus.OutcomeFailed && same && y.TTFTUS == 0:
+		a.rate.Cut(y.Ran, y.Features.Counted-y.Features.Cached)
+	case y.Outcome == bus.OutcomeFailed && same && y.Code == bus.CodeTimeout:
 		a.Learn(y.Features, predict.Observation{Cut: true, ITL: time.Duration(y.ITLUS) * time.Microsecond})
 	}
 	if y.Outcome == bus.OutcomeFailed || y.Usage.Prompt <= 0 || !same {
 		return 0, false
 	}
-	cached := y.Usage.Cached
+	cached, held := y.Usage.Cached, y.Usage.Cached
 	if y.NoCacheReport || y.Unmetered {
-		cached = -1
+		cached, held = -1, y.Features.Cached
 	}
 	if y.Hold.Asserted > 0 && (cached >= 0 || y.Outcome == bus.OutcomeDone) {
 		a.Cache.Judge(y.Hold.Asserted, cached)
@@ -331,7 +324,7 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	}
 	if y.TTFTUS > 0 {
 		came := min(sent+time.Duration(y.TTFTUS)*time.Microsecond, now)
-		a.rate.Learn(sent, came, y.Usage.Prompt-y.Usage.Cached)
+		a.rate.Learn(sent, came, y.Usage.Prompt-held)
 	}
 	a.Cache.Served(y.Run, t.Source.Session, t.Prompt, y.Usage.Prompt, y.Usage.Output, cached)
 	a.prewarmed = a.prewarmed || own

@@ -274,15 +274,8 @@ func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
 	return span(token.Seconds() * max(1, most)), seen >= ratiosOf && token > 0
 }
 
-// LatestFirst returns the time by which 999 in 1000 first tokens with such a forecast have come, once two
-// hundred of about that size were seen.
-func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
-	_, most, seen := m.seenRanges().group(ms(forecast)).most()
-	return span(forecast.Seconds() * max(1, most)), seen >= ratiosOf
-}
-
 // Watch returns the time by which 999 in 1000 first tokens with such a forecast have come, as far as that is
-// known. It needs fewer observations than [Means.LatestFirst], and is later while there are few.
+// known: later while few were seen.
 func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
 	_, times, seen := m.seenRanges().group(ms(forecast)).most()
 	if m.Drift.Fresh > 0 {

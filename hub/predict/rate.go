@@ -13,6 +13,7 @@ type Rate struct {
 	firsts  [16]time.Duration // of the last answers
 	at, n   int
 	samples [32]float64 // seconds a token
+	slowest float64     // of those seen lately, and of prompts that were cut before a first token
 }
 
 // leastTokens are enough to tell the time of a prompt from that of a step.
@@ -31,7 +32,21 @@ func (r *Rate) Learn(sent, first time.Duration, tokens int) {
 	if tokens >= leastTokens && first > from {
 		r.samples[r.n%len(r.samples)] = (first - from).Seconds() / float64(tokens)
 		r.n++
+		r.Cut(first-from, tokens)
 	}
+}
+
+// Cut takes in how long so many tokens took at least: a slower engine is followed at once, a faster one in
+// small steps.
+func (r *Rate) Cut(after time.Duration, tokens int) {
+	if tokens >= leastTokens {
+		r.slowest = max(after.Seconds()/float64(tokens), r.slowest*15/16)
+	}
+}
+
+// Slowest returns how long so many tokens take at worst; false: nothing was seen.
+func (r *Rate) Slowest(tokens int) (time.Duration, bool) {
+	return span(r.slowest * float64(tokens)), r.slowest > 0
 }
 
 // Takes returns how long so many tokens take; false while too little was seen.
@@ -41,6 +56,5 @@ func (r *Rate) Takes(tokens int) (time.Duration, bool) {
 	}
 	seen := slices.Clone(r.samples[:min(r.n, len(r.samples))])
 	slices.Sort(seen)
-	seconds := min(float64(seen[len(seen)/4]*float64(max(0, tokens))), 3600)
-	return time.Duration(seconds * float64(time.Second)), true
+	return span(seen[len(seen)/4] * float64(max(0, tokens))), true
 }

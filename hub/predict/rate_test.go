@@ -36,3 +36,41 @@ func TestRateBehindAQueue(t *testing.T) {
 		t.Error("who has seen nothing knows what it takes")
 	}
 }
+
+// What a prompt takes at worst follows a slower one at once, and a faster one slowly; a few tokens say nothing
+// of it, and a cut is as good as an answer.
+func TestSlowestRate(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	var r Rate
+	at := time.Duration(0)
+	takes := func(tokens int, took time.Duration) {
+		at += time.Hour
+		r.Learn(at, at+took, tokens)
+	}
+	want := func(least, most time.Duration) {
+		t.Helper()
+		got, known := r.Slowest(1000)
+		if known != (least > 0) || got < least || got > most {
+			t.Errorf("1000 tokens take %v, want %v to %v", got, least, most)
+		}
+	}
+	want(0, 0)
+	takes(0, s) // all cached
+	r.Cut(time.Minute, 10)
+	takes(10, 70*ms)
+	want(0, 0)
+	takes(1000, s)
+	want(s-ms, s+ms)
+	takes(10, 70*ms)
+	want(s-ms, s+ms)
+	r.Cut(20*s, 1000)
+	want(20*s-ms, 20*s+ms)
+	takes(1000, s)
+	want(18*s, 19*s)
+	for range 60 {
+		takes(1000, s)
+	}
+	want(s-ms, s+ms)
+	r.Cut(1<<62, 1000)
+	want(time.Hour, time.Hour)
+}
