@@ -187,7 +187,10 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 
 // Began tells that the first of an answer has come: the engine has computed its prompt, of these tokens.
 func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
-	a.full.takes(a.running, a.cfg.Slots)
+	a.full.takes(a.now, d.Task.Client, a.running, a.cfg.Slots)
+	if no := bus.Without(d.Task.Kind); !strings.Contains(a.served, no) {
+		a.served += no
+	}
 	a.began(d, prompt)
 }
 

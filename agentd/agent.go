@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -46,6 +47,8 @@ type Agent struct {
 	generated *int64 // tokens, as the engine last counted them
 	evicts    evicts
 	full      full
+	without   string // feature: the kind of tasks that the engine has no endpoint for
+	served    string // such features that it cannot have, as it has answered
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
@@ -131,7 +134,9 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 func (a *Agent) Registration(node string) *bus.Registration {
 	r := a.cfg.registration(node, a.boot, a.info, a.State())
 	r.Former = a.Former()
-	r.KVTokens = a.room()
+	if r.KVTokens = a.room(); a.without != "" {
+		r.Features = append(r.Features, a.without)
+	}
 	return r
 }
 
@@ -251,7 +256,7 @@ func (a *Agent) Returned(info Info) error {
 // restarted notes that the engine started anew, with an empty cache. One that publishes events has told that
 // itself, and may have stored more since.
 func (a *Agent) restarted() {
-	a.full = full{}
+	a.full, a.without, a.served = full{}, "", ""
 	if a.news = true; a.engine.Evidence() == bus.EvidenceInferred {
 		a.engine.Restarted()
 	}
@@ -339,7 +344,16 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	a.news = true
 	c.Boot = a.boot
 	if c.Code == bus.CodeNoSlot {
-		a.full.refuses(a.running)
+		a.full.refuses(a.now, d.Task.Client, a.running, e.Again)
+	}
+	if no := bus.Without(d.Task.Kind); e.Missing {
+		switch e.Missing = false; {
+		case no == a.without: // this one was under way
+		case a.without == "" && !strings.Contains(a.served, no): // it is sold for others
+			a.without, e.Missing = no, true
+		default: // it had one before, or has none at all
+			e.Engine = true
+		}
 	}
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending

@@ -208,10 +208,12 @@ type EngineError struct {
 	// CodeUnknownModel: it has lost the model; CodeUnavailable: out of reach; CodeBadRequest: never sent
 	Code    bus.Code
 	Message string
-	Said    string // the engine's own words, which may be its prompt's: for the client alone
-	Status  int    // HTTP status, also one that came as an event of a stream; 0 if there was none
-	Stalled bool   // it said nothing for too long: it may hang, whatever /health says
-	Err     error  // beneath, may be nil
+	Said    string        // the engine's own words, which may be its prompt's: for the client alone
+	Status  int           // HTTP status, also one that came as an event of a stream; 0 if there was none
+	Stalled bool          // it said nothing for too long: it may hang, whatever /health says
+	Missing bool          // it has no such endpoint
+	Again   time.Duration // it says that it may be asked again after so long (Retry-After); 0: it does not
+	Err     error         // beneath, may be nil
 }
 
 // Error returns the whole error, with what the engine said: the task's client may read that.

@@ -8,30 +8,47 @@ import (
 
 // full limits the slots offered of an engine that has refused a task for want of room, which is no fault of
 // it: to as many as it had tasks then, after a pause that doubles with each such refusal one more, and again
-// one more each time that it takes a task for it.
+// one more each time that it takes a task for it. What it refuses one client alone, while it takes tasks of
+// others, as where a proxy before it counts by clients, limits nothing.
 type full struct {
 	limited bool
 	most    int           // tasks that it took
 	gap     time.Duration // the last pause; 0: it has taken one more since
 	pauses  bool
 	until   time.Time // zero: the pause begins with the next look
+	client  string    // who was refused last
+	others  time.Time // when it last took a task of another since
 }
 
-const fullLeast, fullMost = 500 * time.Millisecond, 10 * time.Second
+// The pause is at least and at most so long, unless the engine asks for a longer one, of up to a minute.
+const fullLeast, fullMost, fullAsked = 500 * time.Millisecond, 10 * time.Second, time.Minute
 
-// refuses notes that the engine refused a task for want of room, with so many in it.
-func (f *full) refuses(running int) {
-	if f.limited && f.pauses { // one of those that came together
-		f.most = min(f.most, running)
-		return
+// refuses notes that the engine refused a client's task for want of room, with so many in it, and says when
+// it may be asked again.
+func (f *full) refuses(now time.Time, client string, running int, again time.Duration) {
+	own := client == f.client && now.Sub(f.others) < fullMost
+	if client != f.client {
+		f.client, f.others = client, time.Time{}
 	}
-	*f = full{limited: true, most: running, gap: min(max(fullLeast, 2*f.gap), fullMost), pauses: true}
+	switch gap := min(max(fullLeast, 2*f.gap), fullMost); {
+	case own:
+	case f.limited && f.pauses: // one of those that came together
+		f.most = min(f.most, running)
+	default:
+		*f = full{limited: true, most: running, gap: gap, pauses: true, client: f.client, others: f.others}
+		if again = min(again, fullAsked); again > gap {
+			f.until = now.Add(again)
+		}
+	}
 }
 
 // takes notes that the engine has begun one of so many tasks, of such slots.
-func (f *full) takes(running, slots int) {
+func (f *full) takes(now time.Time, client string, running, slots int) {
+	if client != f.client {
+		f.others = now
+	}
 	if f.limited && !f.pauses && running > f.most {
-		*f = full{limited: running < slots, most: running}
+		*f = full{limited: running < slots, most: running, client: f.client, others: f.others}
 	}
 }
 

@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,4 +68,97 @@ func TestAFullEngineIsAskedSeldom(t *testing.T) {
 			t.Errorf("with room again it has %d tasks of %d slots", len(ends), last.Slots)
 		}
 	}
+}
+
+// What an engine refuses one client alone takes no slots from others; and how long it asks to be left alone
+// is heeded, up to a minute.
+func TestWhoIsRefused(t *testing.T) {
+	const most = 8
+	at := begun
+	var f full
+	refuse := func(client string, running int) { f.refuses(at, client, running, 0) }
+	refuse("ann", 2)
+	if !f.limited || f.most != 2 {
+		t.Errorf("the first is held to be full: %+v", f)
+	}
+	at = at.Add(time.Second)
+	f.passes(at)
+	at = at.Add(time.Second)
+	f.passes(at)
+	for running := 3; running <= most; running++ {
+		f.takes(at, "bob", running, most)
+	}
+	for range 100 {
+		at = at.Add(50 * time.Millisecond)
+		f.takes(at, "bob", 3, most)
+		if refuse("ann", 2); f.limited {
+			t.Fatalf("ann is refused again, and bob is not: %+v", f)
+		}
+	}
+	if refuse("bob", 2); !f.limited {
+		t.Error("bob is refused, too: it is full")
+	}
+	f = full{}
+	refuse("ann", 2)
+	f.passes(at)
+	at = at.Add(time.Second)
+	f.passes(at)
+	f.takes(at, "ann", 3, most)
+	if refuse("ann", 3); !f.pauses || f.most != 3 {
+		t.Errorf("of one client alone it is told as ever: %+v", f)
+	}
+
+	for asked, pause := range map[time.Duration]time.Duration{0: fullLeast, time.Millisecond: fullLeast,
+		30 * time.Second: 30 * time.Second, time.Hour: fullAsked} {
+		f = full{}
+		f.refuses(at, "ann", 1, asked)
+		_, due := f.passes(at)
+		if over, _ := f.passes(at.Add(pause - 1)); over || !due.Equal(at.Add(pause)) {
+			t.Errorf("it asks for %v, and is left alone until %v", asked, due.Sub(at))
+		}
+		if over, _ := f.passes(at.Add(pause)); !over {
+			t.Errorf("after %v it is left alone still", pause)
+		}
+	}
+	e := NewRun(dispatch("h"), "a1", "tiny", 16).End(Answer{Unmetered: true},
+		&EngineError{Code: bus.CodeNoSlot, Again: 30 * time.Second})
+	if e.Again != 30*time.Second || e.Result.RetryMS != 30_000 || e.Engine {
+		t.Errorf("%v, and the client may ask again in %d ms", e.Again, e.Result.RetryMS)
+	}
+}
+
+// An engine that has no endpoint for a kind of task is well, unless it had it before, or has none at all;
+// what it lacks is forgotten when it starts again.
+func TestWhatAnEngineHasNoEndpointFor(t *testing.T) {
+	a := newTestAgent(8, Config{})
+	a.Claimed(claim(5))
+	n := 0
+	without := func(kind string, served bool, features string, missing, engine bool) {
+		t.Helper()
+		n++
+		d := dispatch(fmt.Sprint("h", n))
+		if d.Task.Kind = kind; served {
+			a.Dispatch("math", d)
+			a.Began(d, nil)
+			a.Ended(d, &Ending{Completion: bus.Completion{Hold: d.Hold}})
+			return
+		}
+		a.Dispatch("math", d)
+		e := NewRun(d, "a1", "tiny", 16).End(Answer{Unmetered: true},
+			&EngineError{Code: bus.CodeUnknownModel, Missing: true})
+		a.Ended(d, &e)
+		if got := strings.Join(a.Registration("n").Features, " "); got != features || e.Missing != missing ||
+			e.Engine != engine {
+			t.Errorf("%s: %q, news %v, unhealthy %v", kind, got, e.Missing, e.Engine)
+		}
+	}
+	without(bus.KindCompletion, false, "no_completions", true, false)
+	without(bus.KindCompletion, false, "no_completions", false, false)
+	without(bus.KindChat, false, "no_completions", false, true)
+	if err := a.Returned(a.info); err != nil {
+		t.Fatal(err)
+	}
+	without(bus.KindChat, true, "", false, false)
+	without(bus.KindChat, false, "", false, true)
+	without(bus.KindCompletion, false, "no_completions", true, false)
 }

@@ -12,8 +12,9 @@ import (
 // An answer without max_tokens has no limit but the engine's own, and where it comes to cost as much as its
 // hold covers it ends with length, and its result says what to do.
 func TestAnAnswerWithoutMaxTokens(t *testing.T) {
-	d := bus.Dispatch{Hold: "h", MaxTokens: 4000, Open: true, Settle: market.SettleMetered, CostCap: 20, FirstMS: 7000,
-		Price: market.Price{Miss: 1, Out: 1_000_000},
+	d := bus.Dispatch{Hold: "h", MaxTokens: 4000, Open: true, Settle: market.SettleMetered, CostCap: 20,
+		FirstMS: 7000,
+		Price:   market.Price{Miss: 1, Out: 1_000_000},
 		Task: bus.Task{Client: "c", ID: "t", Kind: bus.KindChat, Stream: true,
 			Prompt: bus.Prompt{Tokens: 10}}}
 	var a Agent

@@ -233,10 +233,12 @@ func (r *Run) Heartbeat() *bus.Chunk {
 type Ending struct {
 	Completion bus.Completion
 	Result     bus.Result
-	Caught     []string // names of what a policy found in the answer
-	Engine     bool     // the engine failed
-	Fault      string   // what it did, without its own words; "" if it did nothing
-	Stalled    bool     // it went silent
+	Caught     []string      // names of what a policy found in the answer
+	Engine     bool          // the engine failed
+	Fault      string        // what it did, without its own words; "" if it did nothing
+	Missing    bool          // it has no endpoint for such tasks
+	Stalled    bool          // it went silent
+	Again      time.Duration // after which it may be asked again, as it says
 	// do not trust its /health before it has served a token: a server that shuts down still says 200
 	Doubtful bool
 }
@@ -379,11 +381,13 @@ func (e *Ending) fail(err error) {
 	case errors.As(err, &engine):
 		c.Code, e.Stalled = engine.Code, engine.Stalled
 		failed := engine.Code == bus.CodeEngineFailed
-		e.Engine, e.Fault = failed || engine.Code.Unbegun(), engine.Plain()
+		e.Missing = engine.Missing
+		e.Engine, e.Fault = (failed || engine.Code.Unbegun()) && !e.Missing, engine.Plain()
 		e.Doubtful = failed && (engine.Stalled || engine.Status >= 500)
 		switch engine.Code {
 		case bus.CodeNoSlot: // the engine is full, which is no fault
-			e.Engine, res.Code, res.RetryMS = false, bus.CodeNoRoom, 1000
+			e.Engine, e.Again, res.Code = false, engine.Again, bus.CodeNoRoom
+			res.RetryMS = max(1000, e.Again.Milliseconds())
 		case bus.CodeUnavailable, bus.CodeUnknownModel: // its engine may be starting
 			res.Code, res.RetryMS = bus.CodeUnavailable, 1000
 		}

@@ -1,5 +1,7 @@
 package bus
 
+import "cmp"
+
 // How many tokens a prompt has is known once an engine has counted it. Until then there is an estimate,
 // which forecasts and default terms are made of, and there is a bound, which money is set aside for: no
 // token of a text stands for less than one byte of it, so that a prompt has no more tokens than bytes,
@@ -42,4 +44,11 @@ func (t Template) Bound(p *Prompt) (tokens int, ok bool) {
 		n += int64(max(t.Tools, 0))
 	}
 	return int(min(n, MaxTokens)), ok
+}
+
+// AnswerRoom returns how many tokens of an answer may follow a prompt of so many in a context; 0: it is not
+// said. An engine refuses a request whose prompt and max_tokens together exceed that; the margin is for the
+// estimate's error.
+func AnswerRoom(context, prompt int) int {
+	return max(1, cmp.Or(context, 2*MaxTokens)-prompt-prompt/16-16)
 }

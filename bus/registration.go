@@ -28,6 +28,14 @@ const Text = "text"
 // another engine began.
 const Opaque = "opaque"
 
+// Without is the feature of an agent whose engine has no endpoint for a kind of task.
+func Without(kind string) string {
+	if kind == KindCompletion {
+		return "no_completions"
+	}
+	return "no_chats"
+}
+
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {
 	Agent string `json:"agent" want:"id"`

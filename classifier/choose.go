@@ -1,6 +1,8 @@
 package classifier
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +35,11 @@ const (
 	rankOther          // the next best when all of those are full
 )
 
-// Choose names the hub a task is sent to next, passing over those already tried. Better ranks come first;
-// within one, the hub where the client's terms expect the greatest utility at published prices and TTFT, one
-// that its max_price affords before one that it does not, then the one that is less full. The error says why
-// there is none.
+// Choose names the hub a task is sent to next, passing over those already tried. A hub that has room for all
+// of its max_tokens comes before one that would cut the answer, unless the client names it; then better ranks
+// come first; within one, the hub where the client's terms expect the greatest utility at published prices
+// and TTFT, one that its max_price affords before one that it does not, then the one that is less full. The
+// error says why there is none.
 func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (string, *bus.Error) {
 	if w.Pinned != "" {
 		if i, ok := t.find(w.Pinned); ok && (w.There || t.hubs[i].fresh(c, now)) {
@@ -83,26 +86,28 @@ func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
 	if h.Status == nil {
 		return ""
 	}
-	pooling := bus.Pooling(w.Kind)
-	st, serves, longest := h.Status, w.Model == "" && len(h.Status.Models) == 0, 0
-	for i := range st.Models {
-		if m := &st.Models[i]; w.by(m) {
-			serves = true
-			longest = max(longest, m.MaxModelLen)
-		}
-	}
-	if w.Model == "" && st.MaxPromptTokens > 0 {
-		longest = st.MaxPromptTokens
-	}
-	switch {
-	case !serves:
+	switch longest := h.context(w); {
+	case longest == 0 && (w.Model != "" || len(h.Status.Models) > 0):
 		return bus.CodeUnknownModel
-	case longest > 0 && w.PromptTokens > longest && !pooling: // which has many prompts
+	case longest > 0 && w.PromptTokens > longest:
 		return bus.CodePromptTooLong
-	case st.Agents == 0 || st.Room == 0:
+	case h.Status.Agents == 0 || h.Status.Room == 0:
 		return bus.CodeNoRoom
 	}
 	return ""
+}
+
+// context is the longest that a model has which may serve the task; 0: none may.
+func (h *Hub) context(w *Want) (longest int) {
+	for i := range h.Status.Models {
+		if m := &h.Status.Models[i]; w.by(m) {
+			longest = max(longest, cmp.Or(m.MaxModelLen, math.MaxInt))
+			if bus.Pooling(w.Kind) { // which has many prompts
+				longest = math.MaxInt
+			}
+		}
+	}
+	return longest
 }
 
 // by reports whether a model may serve the task.
@@ -112,6 +117,7 @@ func (w *Want) by(m *bus.ModelStatus) bool {
 
 // offer rates a hub for a task.
 type offer struct {
+	gives      int // tokens of the answer, of those that are wanted
 	rank       int
 	affordable bool
 	utility    market.Credits
@@ -121,6 +127,8 @@ type offer struct {
 // better puts hubs in order. Equal offers stay in the order of their domains.
 func (o offer) better(p offer) bool {
 	switch {
+	case o.gives != p.gives:
+		return o.gives > p.gives
 	case o.rank != p.rank:
 		return o.rank < p.rank
 	case o.affordable != p.affordable:
@@ -157,10 +165,13 @@ func (h *Hub) rank(w *Want) int {
 
 // offer returns the best offer of the hub's models.
 func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
-	o := offer{rank: h.rank(w), utility: -market.MaxCredits}
+	o := offer{rank: h.rank(w), utility: -market.MaxCredits, gives: w.OutputTokens}
 	st := h.Status
 	if st == nil {
 		return o
+	}
+	if h.Entry.Domain != w.Hub {
+		o.gives = min(o.gives, bus.AnswerRoom(h.context(w), w.PromptTokens))
 	}
 	if st.Slots > 0 {
 		o.free = float64(st.Free) / float64(st.Slots)

@@ -218,6 +218,38 @@ func TestChoose(t *testing.T) {
 			a: general; free 0; room 0; model m context 16384
 			b: serves x; model m context 4096`,
 			want: Want{Label: "x", Confident: true, PromptTokens: 9000}, code: "no_room"},
+		{name: "an answer that one would cut", hubs: `
+			a: serves x; model m price 100 context 2500
+			b: model m price 300 context 4096
+			c: model m price 200 context 4096`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1900, OutputTokens: 2000}, go_: "c"},
+		{name: "and would not", hubs: `
+			a: serves x; model m price 100 context 2500
+			b: model m context 4096`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1900, OutputTokens: 400}, go_: "a"},
+		{name: "and all would: where least is cut", hubs: `
+			a: serves x; model m context 2500
+			b: model m context 3000`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1900, OutputTokens: 2000}, go_: "b"},
+		{name: "where its session was", hubs: `
+			a: model m context 2500
+			b: model m context 4096`,
+			want: Want{Label: "x", Session: "a", PromptTokens: 1900, OutputTokens: 2000}, go_: "b"},
+		{name: "and that the client names", hubs: `
+			a: model m context 2500
+			b: model m context 4096`,
+			want: Want{Label: "x", Hub: "a", PromptTokens: 1900, OutputTokens: 2000}, go_: "a"},
+		{name: "by a model that is not asked for", hubs: `
+			a: serves x; model m context 2500; model n context 9000
+			b: model m context 4096`,
+			want: Want{Label: "x", Model: "m", PromptTokens: 1900, OutputTokens: 2000}, go_: "b"},
+		{name: "whose context is not said", hubs: `
+			a: serves x; model m context 2500
+			b: model m`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 1900, OutputTokens: 2000}, go_: "b"},
+		{name: "a long prompt, where one context is not said", hubs: `
+			a: serves x; model m context 2500; model n`,
+			want: Want{Label: "x", Confident: true, PromptTokens: 3000, OutputTokens: 20}, go_: "a"},
 		{name: "all equal: the emptier, then the first by name", hubs: `
 			a: serves x; free 1; model m
 			b: serves x; free 3; model m

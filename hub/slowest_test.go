@@ -68,8 +68,8 @@ func TestASlowEngineIsGivenMoreTime(t *testing.T) {
 	}
 }
 
-// An engine that is cut before its first token, or is many times slower than before, has as much time the next
-// time as it would have needed: a cut teaches.
+// An engine that is cut before its first token, or is many times slower than before, has as much time the
+// next time as it would have needed: a cut teaches.
 func TestACutTeaches(t *testing.T) {
 	prompt, most := 7500, 16
 	long := func(m *bus.Task) {
@@ -94,7 +94,9 @@ func TestACutTeaches(t *testing.T) {
 		h.must(h.summary("a-1", nil))
 	}
 	start := func(answers int) *house {
-		h := newHouse(t, func(c *hub.Config) { c.SlowestITL, c.Silence, c.Suspect = time.Second, time.Hour, time.Hour })
+		h := newHouse(t, func(c *hub.Config) {
+			c.SlowestITL, c.Silence, c.Suspect = time.Second, time.Hour, time.Hour
+		})
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 		for i := range answers {
 			d := ask(h, fmt.Sprint("before", i))

@@ -123,9 +123,8 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	now := n.turn.Nano()
 	h.Expected, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
-	first, _ := n.fleet.Within(&h.Agent.Agent, h.Rec.Prompt, h.Rec.MaxTokens)
 	n.takes(h)
-	n.settle.TakeUp(&h.Hold, m, t.Deadline(), first+n.cfg.HoldGrace/2, n.settle.WatchFor(h.Rec.Agent, h.Watch))
+	n.settle.TakeUp(&h.Hold, m, t.Deadline(), n.settle.WatchFor(h.Rec.Agent, h.Watch))
 }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,

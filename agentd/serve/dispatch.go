@@ -269,6 +269,11 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		a.core.Unhealthy()
 	}
 	a.mu.Unlock()
+	if e.Missing {
+		a.log.Warn("the engine has no endpoint for such tasks, and is not sold for them", "kind", d.Task.Kind,
+			"hold", s.Hold, "err", e.Fault)
+		nudge(a.changed)
+	}
 	if e.Engine && c.Code != bus.CodeUnknownModel { // of that the look at it tells, once
 		a.log.Warn("the engine failed a task", "hold", s.Hold, "task", d.Task.ID, "request",
 			cmp.Or(d.Task.Request, d.Task.ID), "err", e.Fault)

@@ -956,6 +956,58 @@ func TestAnEngineThatLostItsModel(t *testing.T) {
 	})
 }
 
+// An engine that has no endpoint for completions is sold for chats alone, and is not unhealthy: else one
+// client could have it be so for all.
+func TestAnEngineWithoutAnEndpoint(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		features := func() string {
+			kvs, _ := o.reg.Get(context.Background(), bus.AgentKey("a1"))
+			var r bus.Registration
+			if len(kvs) != 1 || bus.DecodeEntry(kvs[0].Value, &r) != nil {
+				t.Fatalf("%v", kvs)
+			}
+			return strings.Join(r.Features, " ")
+		}
+		states, n, answer := "", 0, o.engine.acts
+		ask := func(kind string, missing bool) {
+			n++
+			o.engine.set(func() {
+				if o.engine.acts = answer; missing {
+					none := &agentd.EngineError{Code: bus.CodeUnknownModel, Status: 404, Missing: true,
+						Message: "it answered 404"}
+					refuse := func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
+						return agentd.Answer{Unmetered: true}, none
+					}
+					o.engine.acts = []act{refuse}
+				}
+			})
+			x := *d
+			x.Hold, x.Task.ID, x.Task.Kind = fmt.Sprint("h", n), fmt.Sprint("t", n), kind
+			o.dispatch(&x)
+			synctest.Wait()
+			states += " " + o.server.Stats().Agents[0].State
+			pass(time.Second)
+		}
+		ask(bus.KindCompletion, true)
+		if got := features(); states != " ready" || got != "no_completions" {
+			t.Errorf("without completions it is%s, of %q", states, got)
+		}
+		ask(bus.KindCompletion, true)
+		ask(bus.KindChat, false)
+		if got := features(); states != " ready ready ready" || got != "no_completions" {
+			t.Errorf("asked for them again it is%s, of %q", states, got)
+		}
+		if log := o.log.String(); strings.Count(log, "no endpoint for such tasks") != 1 {
+			t.Errorf("it says:\n%s", log)
+		}
+		o.mu.Lock()
+		if c := o.completions[0]; c.Code != bus.CodeUnknownModel || !c.Unsaid {
+			t.Errorf("%+v", c)
+		}
+		o.mu.Unlock()
+	})
+}
+
 func TestRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newTown(t)

@@ -132,7 +132,7 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 		cancel(nil)
 		return agentd.Answer{Unmetered: true}, e.why(outer, ctx, "asking the engine", err)
 	}
-	if err := refusal(resp); err != nil {
+	if err := refusal(resp, r.Resume == nil); err != nil {
 		dog.stop()
 		resp.Body.Close()
 		cancel(nil)
@@ -280,8 +280,9 @@ func (e *Engine) authorize(h http.Header) {
 	}
 }
 
-// refusal is nil for a stream of events. vLLM refuses a stream with plain JSON.
-func refusal(resp *http.Response) error {
+// refusal is nil for a stream of events. vLLM refuses a stream with plain JSON. Where an answer begins, the
+// path is that of its kind.
+func refusal(resp *http.Response, begins bool) error {
 	if resp.StatusCode == http.StatusOK {
 		if t := resp.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/event-stream") {
 			return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: resp.StatusCode,
@@ -290,7 +291,20 @@ func refusal(resp *http.Response) error {
 		return nil
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	return refused(resp.StatusCode, said)
+	e := refusedBy(resp, said)
+	if e.Missing = begins && missing(e.Status) && e.Code != bus.CodeUnknownModel; e.Missing {
+		e.Code = bus.CodeUnknownModel
+	}
+	return e
+}
+
+// refusedBy is refused, with when the engine may be asked again.
+func refusedBy(resp *http.Response, said []byte) *agentd.EngineError {
+	e := refused(resp.StatusCode, said)
+	if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31); err == nil {
+		e.Again = time.Duration(s) * time.Second
+	}
+	return e
 }
 
 // refused is the error for a refusal of the engine, quoted.

@@ -213,7 +213,7 @@ func TestRefusals(t *testing.T) {
 			"400: This model's maximum context length is 8192 tokens"},
 		{"error_bad_type", bus.CodeEngineRefused, "Input should be a valid integer"},
 		{"error_unknown_model", bus.CodeUnknownModel, "404: The model `"},
-		{"error_not_found", bus.CodeEngineFailed, "404: Not Found"},
+		{"error_not_found", bus.CodeUnknownModel, "404: Not Found"},
 		// the head was a 200
 		{"error_within_stream", bus.CodeEngineRefused, "400: Requested sample logprobs of 21"},
 		// the node's fault, not the client's

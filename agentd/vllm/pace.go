@@ -140,7 +140,7 @@ func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) 
 	return p.patience(max(2*least, 4*p.first, 4*each*time.Duration(prompt))), p.first > 0
 }
 
-// unknownToken is what a token of a prompt takes as long as nothing was measured.
+// unknownToken is the time for a token of a prompt as long as nothing was measured.
 const unknownToken = 10 * time.Millisecond
 
 // since reports whether a moment of the server's is after t.

@@ -151,7 +151,7 @@ func (e *Engine) whole(ctx context.Context, r agentd.Request, path string, body 
 	case err != nil:
 		return nil, broken("reading the engine's answer", err)
 	case resp.StatusCode != http.StatusOK:
-		return nil, refused(resp.StatusCode, said.Bytes()[:min(said.Len(), 64<<10)])
+		return nil, refusedBy(resp, said.Bytes()[:min(said.Len(), 64<<10)])
 	case said.Len() > bus.MaxPooled:
 		return nil, &agentd.EngineError{Code: bus.CodeTooLarge, Message: fmt.Sprintf("the answer has more than %d bytes: "+
 			"send fewer texts at once, or take them as base64", bus.MaxPooled)}

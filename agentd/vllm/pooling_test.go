@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"souk/agentd"
@@ -119,5 +120,47 @@ func TestAPooledAnswer(t *testing.T) {
 	leave(agentd.ErrCancelled)
 	if _, _, _, err := ask(gone); !errors.Is(err, agentd.ErrCancelled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// When a server that is full may be asked again is read from its refusals, and what is no number is not.
+func TestRetryAfter(t *testing.T) {
+	for says, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-1": 0, "soon": 0,
+		"9999999999": 0, "Wed, 21 Oct 2026 07:28:00 GMT": 0} {
+		e := engineAt(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", says)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}).URL)
+		embed := agentd.Request{Kind: bus.KindEmbedding, Model: "m", Body: []byte(`{"input":"a"}`)}
+		for _, r := range []agentd.Request{hello, embed} {
+			_, err := e.Complete(t.Context(), r, func(agentd.Chunk) error { return nil })
+			var refused *agentd.EngineError
+			if !errors.As(err, &refused) || refused.Code != bus.CodeNoSlot || refused.Again != want {
+				t.Errorf("%s: Retry-After: %s: %+v, want %v", r.Kind, says, err, want)
+			}
+		}
+	}
+}
+
+// A server that lists a name twice is sold once by it.
+func TestANameThatIsListedTwice(t *testing.T) {
+	e := routed(t, map[string]string{"/v1/models": `200 {"data":[{"id":"a"},{"id":"b"},{"id":"a"}]}`,
+		"/v1/completions": "200 {}"})
+	if info, err := e.Info(t.Context()); err != nil || strings.Join(info.Models, " ") != "a b" {
+		t.Errorf("%q, %v", info.Models, err)
+	}
+}
+
+// That a server has no such endpoint is told apart from that it has lost the model.
+func TestAnEndpointThatIsMissing(t *testing.T) {
+	for says, want := range map[string]bool{"404 Not Found": true, "405 ": true, "501 ": true, "500 ": false,
+		"400 ": false, `404 {"error":{"message":"The model m does not exist"}}`: false} {
+		e := routed(t, map[string]string{"/v1/chat/completions": says})
+		_, err := e.Complete(t.Context(), hello, func(agentd.Chunk) error { return nil })
+		var refused *agentd.EngineError
+		if !errors.As(err, &refused) || refused.Missing != want ||
+			want && refused.Code != bus.CodeUnknownModel {
+			t.Errorf("%s: %+v", says, err)
+		}
 	}
 }

@@ -162,7 +162,9 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	s, about, page := e.describe(ctx, kind, status == http.StatusOK)
 	info.Kind, info.Version, info.Shared = kind, cmp.Or(about.Version, about.Build), !s.vllm()
 	for _, m := range listed.Data {
-		info.Models = append(info.Models, m.ID)
+		if !slices.Contains(info.Models, m.ID) { // some list a name twice
+			info.Models = append(info.Models, m.ID)
+		}
 		if m.Parent != "" {
 			info.Adapters = append(info.Adapters, m.ID)
 		}

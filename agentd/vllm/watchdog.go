@@ -40,7 +40,7 @@ type watchdog struct {
 // firstOfKind is the least silence that is suspicious while the server has the first request of a kind.
 const firstOfKind = 30 * time.Second
 
-// unknownFirst is what a first token may take of which nobody has said how long.
+// unknownFirst is the time for a first token of which nobody has said how long it may take.
 const unknownFirst = 2 * time.Minute
 
 func (e *Engine) watch(ctx context.Context, r *agentd.Request, asks kinds,
@@ -162,8 +162,8 @@ func (d *watchdog) motion(heard, apart time.Duration) (stands, moves bool, page 
 	return !moves, moves, after
 }
 
-// atIt reports whether the engine's counters say that a first token is to come still: they move, and no stream
-// of the engine does; or it has requests waiting, of which this may be one.
+// atIt reports whether the engine's counters say that a first token is to come still: they move, and no
+// stream of the engine does; or it has requests waiting, of which this may be one.
 func (d *watchdog) atIt() bool {
 	_, moves, page := d.motion(0, between)
 	waiting, _ := total(page, "vllm:num_requests_waiting")

@@ -26,7 +26,7 @@ type Model struct {
 type Pricing struct {
 	Prompt     string `json:"prompt"`
 	Completion string `json:"completion"`
-	CacheRead  string `json:"input_cache_read"`
+	CacheRead  string `json:"input_cache_read,omitempty"` // none where nothing generates
 }
 
 // perToken writes an amount for a million tokens as that for one, exactly.
@@ -52,9 +52,9 @@ type ModelDeal struct {
 
 // Prices are the least and the most of each part that the cards of a model ask.
 type Prices struct {
-	Miss [2]market.Credits `json:"miss"`
-	Hit  [2]market.Credits `json:"hit"`
-	Out  [2]market.Credits `json:"out"`
+	Miss [2]market.Credits  `json:"miss"`
+	Hit  *[2]market.Credits `json:"hit,omitempty"`
+	Out  [2]market.Credits  `json:"out"`
 }
 
 // Auto is the name of whatever model the market finds best.
@@ -105,9 +105,12 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 	for _, name := range names {
 		least, most := cards[name].Least, cards[name].Most
 		by[name].Souk.Price = Prices{Miss: [2]market.Credits{least.Miss, most.Miss},
-			Hit: [2]market.Credits{least.Hit, most.Hit}, Out: [2]market.Credits{least.Out, most.Out}}
+			Hit: &[2]market.Credits{least.Hit, most.Hit}, Out: [2]market.Credits{least.Out, most.Out}}
 		by[name].Pricing = &Pricing{Prompt: perToken(most.Miss), Completion: perToken(most.Out),
 			CacheRead: perToken(most.Hit)}
+		if !slices.Contains(by[name].Souk.Routes, "/v1/chat/completions") { // nothing is billed as cached
+			by[name].Pricing.CacheRead, by[name].Souk.Price.Hit = "", nil
+		}
 		out = append(out, *by[name])
 	}
 	return out

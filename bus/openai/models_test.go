@@ -36,3 +36,16 @@ func TestPricesOfATokenAreStrings(t *testing.T) {
 		}
 	}
 }
+
+// A model that makes vectors alone has no price for what is cached, as nothing is billed so.
+func TestAPoolingModelHasNoHitPrice(t *testing.T) {
+	card := market.Price{Miss: 3, Hit: 2, Out: 1}
+	for pools, want := range map[string]bool{"": true, "embedding": false, "embedding rerank": false} {
+		got, err := json.Marshal(openai.Models([]bus.Status{{Domain: "d", Models: []bus.ModelStatus{
+			{Model: "m", Agents: 1, Pools: pools, Cards: bus.Cards{Least: card, Most: card}}}}}, nil))
+		if text := string(got); err != nil || strings.Contains(text, "input_cache_read") != want ||
+			strings.Contains(text, `"hit":`) != want || !strings.Contains(text, `"miss":[`) {
+			t.Errorf("pools %q: %s, %v", pools, got, err)
+		}
+	}
+}

@@ -122,6 +122,7 @@ func (a Agent) served(ctx context.Context) ([]Agent, error) {
 	}
 	sold := slices.Repeat([]Agent{a}, len(names))
 	for i, name := range names {
+		sold[i].Slots = max(1, a.Slots/len(names)) // of one engine
 		if sold[i].Model = name; i > 0 {
 			sold[i].ID = fmt.Sprintf("%s-%d", a.ID, i+1)
 		}

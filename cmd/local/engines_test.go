@@ -36,12 +36,17 @@ func TestTheNamesOfAServer(t *testing.T) {
 		test.change(&a)
 		sold, err := a.served(t.Context())
 		var names []string
+		slots := 0
 		for _, x := range sold {
+			slots += x.Slots
 			c, err := x.config(x.Engine.URL, x.Model)
 			if err != nil || c.Engine.APIKey != "sk-engine" {
 				t.Errorf("%s asks with the key %q: %v", x.ID, c.Engine.APIKey, err)
 			}
 			names = append(names, x.ID+"="+x.Model)
+		}
+		if slots > 8 || err == nil && slots < 6 {
+			t.Errorf("%v have %d slots of one engine", names, slots)
 		}
 		if got := strings.Join(names, " "); got != test.want || (err == nil) != (test.err == "") ||
 			err != nil && (!strings.Contains(err.Error(), test.err) || strings.Contains(err.Error(), "sk-")) {

@@ -17,6 +17,7 @@ type Survey struct {
 
 	reached estimate.Obstacle // how far it came
 	longest int               // context of an agent that it reached
+	tokens  int               // of the prompt, as is expected there
 	timely  bool
 	best    market.Credits // what it is worth beyond its cost; less than 0: nowhere so much
 	short   market.Credits // the least max_price that would do; 0: none
@@ -30,10 +31,11 @@ func NewSurvey(b *Bid, fee market.Credits, moved bool) Survey {
 		need: estimate.Need{Worst: market.MaxCredits, Least: market.MaxCredits}}
 }
 
-// May takes in the obstacle at an agent, whose context has so many tokens, and reports whether there is none.
-func (s *Survey) May(o estimate.Obstacle, context int) bool {
-	if s.reached = max(s.reached, o); o >= estimate.Context {
-		s.longest = max(s.longest, context)
+// May takes in the obstacle at an agent, whose context has so many tokens, and the prompt there, and reports
+// whether there is none.
+func (s *Survey) May(o estimate.Obstacle, context, tokens int) bool {
+	if s.reached = max(s.reached, o); o >= estimate.Context && context >= s.longest {
+		s.longest, s.tokens = context, tokens
 	}
 	return o == estimate.None
 }
@@ -105,7 +107,7 @@ func (s *Survey) OutOfReach(t *turn.Turn, m *bus.Task) *bus.Result {
 				"model that does", t.Domain)
 	case estimate.Context:
 		return t.Refusal(m, bus.CodePromptTooLong, 0,
-			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, s.longest)
+			"the prompt has about %d tokens; the longest context here has %d", s.tokens, s.longest)
 	}
 	return nil
 }

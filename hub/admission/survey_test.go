@@ -57,7 +57,7 @@ func TestWhetherAnyAgentEverCould(t *testing.T) {
 		{name: "none reads pictures", from: []estimate.Obstacle{estimate.Model, estimate.Media},
 			code: bus.CodeUnsupportedField, why: "reads pictures or sound"},
 		{name: "it is too long for all", from: []estimate.Obstacle{estimate.Context, estimate.Media},
-			code: bus.CodePromptTooLong, why: "about 900 tokens; the longest context here has 8192"},
+			code: bus.CodePromptTooLong, why: "about 8200 tokens; the longest context here has 8192"},
 		{name: "none is in time", from: []estimate.Obstacle{estimate.None}, code: bus.CodeNotWorthIt,
 			why: "before the deadline, even with a free slot"},
 		{name: "it is worth too little", worth: milli, offers: []*estimate.Estimate{cheap, dear},
@@ -80,12 +80,12 @@ func TestWhetherAnyAgentEverCould(t *testing.T) {
 			}
 			s := admission.NewSurvey(&bid, 0, c.moved)
 			for _, o := range c.from {
-				if s.May(o, 8192) != (o == estimate.None) {
+				if s.May(o, 8192, 8200) != (o == estimate.None) {
 					t.Errorf("an agent that obstacle %d keeps it from: %v", o, o != estimate.None)
 				}
 			}
 			for _, e := range c.offers {
-				s.May(estimate.None, 0)
+				s.May(estimate.None, 0, 0)
 				s.Offers(e, 10*time.Millisecond)
 			}
 			need, no := s.Verdict(&at, m)
@@ -121,7 +121,7 @@ func TestTheLeastThatWouldDoDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := admission.NewSurvey(&bid, milli/10, false)
-		s.May(estimate.None, 0)
+		s.May(estimate.None, 0, 0)
 		s.Offers(e, time.Second)
 		_, no = s.Verdict(&at, m)
 		return no

@@ -71,12 +71,9 @@ func (r *Room[A]) Slowest(a *Agent) time.Duration {
 	return min(max(assumed, a.pace.SlowestITL()), 4*assumed)
 }
 
-// Of an agent whose rate is not known so many tokens of prompts are computed in the time that is assumed for a
-// token of an answer; and it is given the time for some thousands, as it may load its model first.
-const (
-	promptTokens = 25
-	leastPrompt  = 2500
-)
+// An agent whose rate is not known is given the time that is assumed for a token of an answer for so many of
+// a prompt; and for no fewer than some thousands, as it may load its model first.
+const promptTokens, leastPrompt = 25, 2500
 
 // Within bounds how long an answer of an agent may take, and of that its first token. Its prompt and those
 // sent before, whatever of them is cached, get several times what the agent is expected to need; and what is

@@ -149,6 +149,11 @@ func (r *Room) find(a *Agent) *Class {
 		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
 		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text),
 		Opaque: slices.Contains(reg.Features, bus.Opaque), Pools: reg.Pools}
+	for _, kind := range []string{bus.KindChat, bus.KindCompletion} {
+		if no := bus.Without(kind); slices.Contains(reg.Features, no) {
+			x.Without = no
+		}
+	}
 	if reg.Template != nil {
 		x.Template, x.Measured = *reg.Template, true
 	}
@@ -178,17 +183,6 @@ func (a *Agent) Seen(e *estimate.Estimate, in estimate.Delay) ledger.Seen {
 	return x
 }
 
-// worstFirst is several times what is expected, with nothing cached, as the client may know that what is
-// inferred is wrong, and the most tokens for a picture, as nobody knows how many it has.
-func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Delay) time.Duration {
-	f := t.Features(e)
-	if f.Cached = 0; t.Media {
-		f.Prompt, f.Counted = max(f.Prompt, e.Most), 0
-	}
-	first, work, _ := m.Line().Idle(f)
-	return 2*time.Second + firstTimes*m.Line().Later(first, work, in)
-}
-
 // Second is the income of an agent's engine from a second of computing prompts, at such a card.
 func (a *Agent) Second(card market.Price) market.Credits {
 	const sample = 1024
@@ -211,13 +205,13 @@ type Expected struct {
 }
 
 // Expect says what is expected of a task at an agent with so much in hand, and within which time its first
-// token comes nearly always: where too few were seen, at worst.
+// token comes nearly always; where too few were seen, several times what is expected.
 func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expected, within time.Duration) {
 	x.Estimate = r.At(now, t, a)
 	x.Features, x.TTFT = t.Features(&x.Estimate), a.Line().Later(x.First, x.Work, in)
 	within, known := a.Watch(x.TTFT)
 	if !known {
-		within = worstFirst(a.Means, t, &x.Estimate, in)
+		within = 2*time.Second + firstTimes*x.TTFT
 	}
 	return x, within
 }

@@ -35,6 +35,7 @@ type Traits struct {
 	Text     bool   // its engine reads text alone
 	Opaque   bool   // its engine goes on with no answer of another
 	Pools    string // what its engine pools
+	Without  string // [bus.Without] of the kind that it has no endpoint for; "": none
 	Scores   string // how good its answers are, by domain, as text
 	Settle   string
 }
@@ -89,7 +90,8 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 	switch {
 	case t.Parses && !c.Parses || t.Carried > 0 && c.Opaque:
 		return estimate.Parsers
-	case t.Model != "" && t.Model != c.Model || !bus.Serves(c.Pools, t.Kind):
+	case t.Model != "" && t.Model != c.Model || !bus.Serves(c.Pools, t.Kind) ||
+		c.Without == bus.Without(t.Kind):
 		return estimate.Model
 	case t.Media && c.Text:
 		return estimate.Media
@@ -103,12 +105,6 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 
 // cuts reports whether agents of the class would cut the answer to a task where others would not.
 func (c *Class) cuts(t *Task) bool { return c.Context > 0 && c.Context < t.Least }
-
-// room returns how many tokens of an answer may follow a prompt of so many. An engine refuses a request whose
-// prompt and max_tokens together exceed its context; the margin is for the estimate's error.
-func (c *Class) room(prompt int) int {
-	return max(1, cmp.Or(c.Context, 2*bus.MaxTokens)-prompt-prompt/16-16)
-}
 
 // Bound is the most tokens that a task's prompt can come to, and how many of them a hold must have room for.
 // A hold has room for the most where the client's money allows. The two differ where the bytes of a prompt do

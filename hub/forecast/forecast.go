@@ -76,7 +76,7 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	if t.Open() {
 		e.MaxTokens = openContext
 	}
-	e.MaxTokens = min(e.MaxTokens, c.room(e.Prompt))
+	e.MaxTokens = min(e.MaxTokens, bus.AnswerRoom(c.Context, e.Prompt))
 	f := t.Features(&e)
 	f.Answer = r.Answer(now, t, c)
 	if e.First, e.Work, e.Output = c.Line.Idle(f); c.Pools != "" {
@@ -145,7 +145,7 @@ func (r *Room) Fit(t *Task) {
 		if h := a.expect(c, t.Prompt, 0); c != last && a.Stays() && t.obstacle(a, c, h) == estimate.None {
 			last = c
 			context := cmp.Or(c.Context, math.MaxInt)
-			if longest = max(longest, context); c.room(h.Tokens+t.Carried) < t.MaxTokens {
+			if longest = max(longest, context); bus.AnswerRoom(c.Context, h.Tokens+t.Carried) < t.MaxTokens {
 				short = true
 			} else {
 				whole = min(whole, context)
@@ -181,8 +181,9 @@ func (a *Agent) expect(c *Class, p *bus.Prompt, depth int32) (h estimate.Held) {
 }
 
 // Reach shows what a task would need and cost on the agents that may serve it, if anybody looks; may hears of
-// each what keeps it from there, and its context. Of a class's agents that hold nothing one tells all.
-func (r *Room) Reach(now int64, t *Task, may func(estimate.Obstacle, int) bool,
+// each what keeps it from there, its context, and the tokens that it expects in the prompt. Of a class's
+// agents that hold nothing one tells all.
+func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(*Agent, *estimate.Estimate)) {
 	r.depths = r.Prefixes.Depths(r.depths, t.Prompt.Prefixes)
 	told := make([]*Class, 0, 16) // the first that were looked at, and the last
@@ -197,7 +198,7 @@ func (r *Room) Reach(now int64, t *Task, may func(estimate.Obstacle, int) bool,
 			told = append(told[:min(len(told), cap(told)-1)], c)
 		}
 		held := a.expect(c, t.Prompt, depth)
-		if may(t.obstacle(a, c, held), a.Reg().MaxModelLen) && show != nil {
+		if may(t.obstacle(a, c, held), c.Context, held.Tokens+t.Carried) && show != nil {
 			r.one = r.Estimate(now, t, c, held)
 			show(a, &r.one)
 		}

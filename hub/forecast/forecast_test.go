@@ -99,7 +99,13 @@ func TestMay(t *testing.T) {
 			t.Errorf("%+v of %d tokens: %d, want %d", test.task, test.tokens, got, test.want)
 		}
 	}
-	x.Context, x.Text, x.Parses, x.Opaque = 0, false, true, true
+	x.Without = bus.Without(bus.KindCompletion)
+	c, _ = r.Class(x, nil, nil, 16)
+	chat, completion := c.May(&Task{Kind: bus.KindChat}, 10), c.May(&Task{Kind: bus.KindCompletion}, 10)
+	if chat != estimate.None || completion != estimate.Model {
+		t.Errorf("without completions: %d for a chat, %d for a completion", chat, completion)
+	}
+	x.Context, x.Text, x.Parses, x.Opaque, x.Without = 0, false, true, true, ""
 	c, _ = r.Class(x, nil, nil, 16)
 	if got := c.May(&Task{Media: true, Parses: true}, 1<<30); got != estimate.None {
 		t.Errorf("an agent that takes all: %d", got)

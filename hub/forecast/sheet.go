@@ -55,7 +55,7 @@ func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer)
 }
 
 // Ask shows what a task would have that a client only asks about, which nothing remembers: see [Room.Reach].
-func (s *Sheet) Ask(r *Room, now int64, t *Task, may func(estimate.Obstacle, int) bool,
+func (s *Sheet) Ask(r *Room, now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(o *estimate.Offer)) {
 	r.Reach(now, t, may, nil)
 	s.held = s.held[:0]

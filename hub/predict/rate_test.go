@@ -37,8 +37,8 @@ func TestRateBehindAQueue(t *testing.T) {
 	}
 }
 
-// What a prompt takes at worst follows a slower one at once, and a faster one slowly; a few tokens say nothing
-// of it, and a cut is as good as an answer.
+// What a prompt takes at worst follows a slower one at once, and a faster one slowly; a few tokens say
+// nothing of it, and a cut is as good as an answer.
 func TestSlowestRate(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	var r Rate
