@@ -28,6 +28,33 @@ func TestItemsNamedManyTimes(t *testing.T) {
 	}
 }
 
+// Very many tools take little more room than their bytes, by either API.
+func TestVeryManyTools(t *testing.T) {
+	const n = 1 << 14
+	many := func(tool string) string { return strings.Repeat(tool+",", n) + tool + "]}" }
+	read := map[string]func([]byte) *bus.Error{
+		`{"input":"x","tools":[` + many(`{"type":"function","name":"f"}`): func(b []byte) *bus.Error {
+			_, no := ReadResponses(b, nil)
+			return no
+		},
+		`{"max_tokens":1,"messages":[{"role":"user","content":"x"}],"tools":[` +
+			many(`{"name":"f","input_schema":{}}`): func(b []byte) *bus.Error {
+			_, no := ReadMessages(b)
+			return no
+		},
+	}
+	for body, read := range read {
+		var before, after runtime.MemStats
+		data := []byte(body)
+		runtime.ReadMemStats(&before)
+		no := read(data)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; no != nil || took > 25*uint64(len(data)) {
+			t.Errorf("%.40s: %v, took %.1f times its bytes", body, no, float64(took)/float64(len(data)))
+		}
+	}
+}
+
 // An agent that says one byte in turn as thought and as text makes no answer that is many times as large.
 func TestManySmallItems(t *testing.T) {
 	asked, no := ReadResponses([]byte(`{"input":"x"}`), nil)

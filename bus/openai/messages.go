@@ -83,7 +83,7 @@ func readMessages(data []byte) ([]byte, error) {
 		func(in map[string]json.RawMessage, out map[string]any) error {
 			return mostTokens("max_tokens", in, out)
 		},
-		scalars, edits, ownTools, ownChoice, thinking, outputConfig,
+		scalars, edits, ownTools.read, ownChoice, thinking, outputConfig,
 	} {
 		if err := read(in, out); err != nil {
 			return nil, err
@@ -156,66 +156,6 @@ func edits(in map[string]json.RawMessage, _ map[string]any) (err error) {
 		err = bad("context_management: an object with a list of edits is expected")
 	}
 	return err
-}
-
-// ownTools are functions, which the client runs. Anthropic's own tools, whether its servers run them or its
-// models alone know their form, have none that others know.
-func ownTools(in map[string]json.RawMessage, out map[string]any) error {
-	v, ok := in["tools"]
-	if !ok {
-		return nil
-	}
-	s, n, o := Scan(v), 0, Out("[")
-	var err error
-	if !s.Array(func() bool {
-		one, ok := s.Value()
-		if ok {
-			o, err = ownTool(o, fmt.Sprintf("tools[%d]", n), s.Text(one))
-			n++
-		}
-		return ok && err == nil
-	}) && err == nil {
-		err = bad("tools: a list of tools is expected")
-	}
-	if n > 0 {
-		o[len(o)-1] = ']'
-		out["tools"] = json.RawMessage(o)
-	}
-	return err
-}
-
-// ownTool writes a tool with a comma behind it.
-func ownTool(o Out, at string, tool []byte) (Out, error) {
-	names := []string{"name", "description", "input_schema", "strict", "type", "function"}
-	var is [6]json.RawMessage
-	s := Scan(tool)
-	again, ok := eachMember(&s, names, func(i int, _, v Span) {
-		if i >= 0 && !isNothing(s.Text(v)) {
-			is[i] = s.Text(v)
-		}
-	})
-	switch kind := string(is[4]); {
-	case !ok:
-		return o, bad("%s: an object is expected", at)
-	case again != "":
-		return o, bad("%s: member %s stands twice: send it once", at, again)
-	case is[5] != nil:
-		return o, bad("%s.function: name, description and input_schema stand in the tool itself here", at)
-	case kind != "" && kind != `"custom"`:
-		return o, unsupported("%s.type: %.60s is not taken here: leave it out; tools of type custom are, with an "+
-			"input_schema, and whoever asks runs them", at, kind)
-	case len(is[0]) < 3 || is[0][0] != '"':
-		return o, bad("%s.name: a name is expected", at)
-	case len(is[2]) == 0 || is[2][0] != '{':
-		return o, bad("%s.input_schema: an object is expected", at)
-	}
-	o = o.Raw(`{"type":"function","function":{"name":`).Raw(string(is[0]))
-	for _, i := range []int{1, 3} {
-		if is[i] != nil {
-			o = o.Raw(`,"` + names[i] + `":`).Raw(string(is[i]))
-		}
-	}
-	return o.Raw(`,"parameters":`).Raw(string(is[2])).Raw("}},"), nil
 }
 
 func ownChoice(in map[string]json.RawMessage, out map[string]any) error {

@@ -213,7 +213,6 @@ func (r *Responses) rest(in map[string]json.RawMessage, out map[string]any) erro
 			Obfuscation bool `json:"include_obfuscation"` // usage always comes
 		}
 		cache struct{ Prewarm bool } // of what else is there engines decide
-		all   []map[string]json.RawMessage
 		text  struct {
 			Format map[string]json.RawMessage `json:"format"`
 		}
@@ -225,7 +224,7 @@ func (r *Responses) rest(in map[string]json.RawMessage, out map[string]any) erro
 		to   any
 		want string
 	}{
-		{"store", &r.Store, "true or false"}, {"tools", &all, "a list of tools"},
+		{"store", &r.Store, "true or false"},
 		{"text", &text, "an object with a format"}, {"reasoning", &reasoning, "an object with an effort"},
 		{"include", &include, "a list of names"},
 		{"stream_options", &stream, "an object, in which include_obfuscation is true or false,"},
@@ -246,7 +245,7 @@ func (r *Responses) rest(in map[string]json.RawMessage, out map[string]any) erro
 	if _, ok := in["top_logprobs"]; ok || slices.Contains(include, "message.output_text.logprobs") {
 		out["logprobs"] = true
 	}
-	if err := tools(all, out); err != nil {
+	if err := tools.read(in, out); err != nil {
 		return err
 	}
 	return format(text.Format, out)
@@ -266,35 +265,6 @@ func (r *Responses) keepEcho(in map[string]json.RawMessage) {
 			}
 		}
 	}
-}
-
-// tools are functions, which the client runs.
-func tools(all []map[string]json.RawMessage, out map[string]any) error {
-	var list []any
-	for i, t := range all {
-		switch kind := string(t["type"]); kind {
-		case `"function"`:
-		case "":
-			return bad(`tools[%d].type: "function" is expected`, i)
-		default:
-			return unsupported("tools[%d].type: %.60s is not taken here: leave it out; tools of type "+
-				"function are, and whoever asks runs them", i, kind)
-		}
-		f := map[string]json.RawMessage{}
-		for _, name := range []string{"name", "description", "parameters", "strict"} {
-			if v, ok := t[name]; ok && !isNothing(v) {
-				f[name] = v
-			}
-		}
-		if len(f["name"]) < 3 || f["name"][0] != '"' {
-			return bad("tools[%d].name: a name is expected", i)
-		}
-		list = append(list, map[string]any{"type": "function", "function": f})
-	}
-	if len(list) > 0 {
-		out["tools"] = list
-	}
-	return nil
 }
 
 func toolChoice(in map[string]json.RawMessage, out map[string]any) error {

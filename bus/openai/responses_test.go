@@ -57,7 +57,7 @@ func TestResponsesAsChats(t *testing.T) {
 			"tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false}`,
 			`{"messages":[{"role":"user","content":"x"}],"parallel_tool_calls":false,
 			"tool_choice":{"function":{"name":"f"},"type":"function"},
-			"tools":[{"function":{"name":"f","parameters":{"type":"object"},"strict":true},"type":"function"}]}`},
+			"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object"}}}]}`},
 		{`{"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":{"a":1},"strict":true},"verbosity":"low"},
 			"reasoning":{"effort":"low","summary":"auto"},"include":["message.output_text.logprobs"],"top_logprobs":3}`,
 			`{"logprobs":true,"messages":[{"role":"user","content":"x"}],"reasoning_effort":"low",

@@ -99,7 +99,7 @@ func TestABodyThatSaysTwoThings(t *testing.T) {
 		{responses, `{"input":"` + "\xff" + `"}`, "bad_request", "not UTF-8"},
 		{responses, chat(``), "unsupported_field", "chats go to /v1/chat/completions"},
 		{responses, `{"input":"Hello","tools":[null]}`, "bad_request",
-			`tools[0].type: \"function\" is expected`},
+			"tools[0]: an object is expected"},
 		{responses, `{"input":"Hello","tools":[{"name":"f"}]}`, "bad_request",
 			`tools[0].type: \"function\" is expected`},
 		{chats, chat(`,"stream":true,"stream_options":{"include_usage":"yes"}`), "bad_request",
