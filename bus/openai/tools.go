@@ -60,8 +60,8 @@ func (f toolForm) one(o Out, at string, tool []byte) (Out, error) {
 	case kind == "" && !own:
 		return o, bad("%s.type: %s is expected", at, f.kind)
 	case kind != "" && kind != f.kind:
-		return o, unsupported("%s.type: %.60s is not taken here: leave it out; tools of type %s are, with %s, and "+
-			"whoever asks runs them", at, kind, f.kind[1:len(f.kind)-1], f.schema)
+		return o, unsupported("%s.type: %.60s is not taken here: leave it out; tools of type %s are, with %s, "+
+			"and whoever asks runs them", at, kind, f.kind[1:len(f.kind)-1], f.schema)
 	case len(is[0]) < 3 || is[0][0] != '"':
 		return o, bad("%s.name: a name is expected", at)
 	case own && (len(is[3]) == 0 || is[3][0] != '{'):

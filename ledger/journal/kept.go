@@ -115,7 +115,8 @@ func keep(dir string, all []Kept, frame uint64, note []byte) ([]Kept, error) {
 	if err := os.MkdirAll(keptDir(dir), 0o700); err != nil {
 		return all, err
 	}
-	if err := errors.Join(regular.Write(k.Path+".new", k.Note), os.Rename(k.Path+".new", k.Path)); err != nil {
+	err = errors.Join(regular.Write(k.Path+".new", k.Note), os.Rename(k.Path+".new", k.Path))
+	if err != nil {
 		return all, err
 	}
 	if found {
