@@ -50,6 +50,7 @@ func full() []Message {
 			RetryMS: 250, Models: []ModelQuote{{Model: "llama", TTFTMS: 40.5, WaitMS: 1.25, Cost: 4,
 				Premium: -5, SlotPrice: 6, CachedShare: 0.25, Quality: 0.9, WouldWin: true,
 				Price: QuotePrice{Min: 1, Expected: 2, Max: 3}}}}}}
+	attest := &Attest{Of: "m/j", Note: []byte("n"), Old: 1, Proof: []byte("p"), Held: []byte("h"), Why: "w"}
 	return []Message{
 		&task,
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",
@@ -99,7 +100,8 @@ func full() []Message {
 			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,
 				SlotPrice: 4, MaxModelLen: 5, Cards: Cards{Least: price, Most: price}}},
 			MaxPromptTokens: 9},
-		&FundsRequest{ID: "f", Client: "ada", To: "bob", Every: "day", Hub: "j", Epoch: 1, Amount: 2,
+		&FundsRequest{Attest: attest,
+			ID: "f", Client: "ada", To: "bob", Every: "day", Hub: "j", Epoch: 1, Amount: 2,
 			Least: 1, After: 3,
 			Returned: 4, Distributed: 5, Domain: "math", AtMS: 6, Ahead: true, Hubs: true, Needs: 9,
 			UsesDay: 20000, UsesKey: "k1",
@@ -107,7 +109,8 @@ func full() []Message {
 			Mark:     &tip.Mark{Journal: tip.Sum{1}, Seq: 2, Sum: tip.Sum{3}}, Unsure: true,
 			Known: &tip.Mark{Journal: tip.Sum{4}, Seq: 5, Sum: tip.Sum{6}},
 			Spent: []tip.Spent{{Client: "ada", Amount: 7}}, Sure: true},
-		&FundsReply{ID: "f", Epoch: 7, Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1,
+		&FundsReply{Attest: attest,
+			ID: "f", Epoch: 7, Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1,
 			Allotted: 2,
 			Grants:   []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
 			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7, Journal: tip.Sum{9}, Lost: true,

@@ -85,6 +85,8 @@ type FundsRequest struct {
 	UsesKey string `json:"uses_key,omitempty" msgpack:"uses_key,omitempty" want:"id?"`
 	// writeoff: do it; else only compute it
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
+	// of who asks as a hub: its checkpoints, and what it has cosigned
+	Attest *Attest `json:"attest,omitempty" msgpack:"attest,omitempty"`
 	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and the domains
 	// that a hub leads, by the registry, which is to be written off
 	Here  tip.Sum  `json:"-" msgpack:"-"`
@@ -135,6 +137,8 @@ type FundsReply struct {
 	// writeoff: what comes back to so many clients (Number), and what is lost
 	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty" want:"sum"`
 	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty" want:"sum"`
+	// to such a request: the treasury's
+	Attest *Attest `json:"attest,omitempty" msgpack:"attest,omitempty"`
 	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
 	Here tip.Sum `json:"-" msgpack:"-"`
 	// balance: all hubs that were granted more than they returned

@@ -36,6 +36,8 @@ type config struct {
 	Market        daemon.Market `yaml:"market"`
 	Data          string        `yaml:"data"` // the journal is in DATA/journal/NAME
 	Hub           hub.Config    `yaml:"hub"`
+
+	Checkpoints daemon.Checkpoints `yaml:"checkpoints"`
 }
 
 const example = daemon.MarketExample +
@@ -46,7 +48,7 @@ hub:                              # every other field has a default, see below
   labels: [math, science]         # of the classifier; agents whose first domain is one of them join this hub
   general: false                  # takes tasks of which the classifier is not sure; one hub of a market does
   # policies: {place: fair}       # or pd: which agents a task may go to; keep: kvcache or ahead: what stays cached
-`
+` + daemon.CheckpointsExample
 
 func role(closing *bool) daemon.Role[*config] {
 	return daemon.Role[*config]{
@@ -83,13 +85,20 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
+	signs, err := c.Checkpoints.Keeper(j, c.Hub.Journal, c.Market.Creds,
+		filepath.Join(c.Data, c.Hub.Journal+".witnessed"), true, p.Log)
+	if err != nil {
+		return daemon.InData(err)
+	}
+	defer func() { err = errors.Join(err, signs.Close()) }()
+	p.Lacks(signs.Unready)
 	l, err := p.Connect(ctx, c.Market, bus.RoleHub, c.IDs())
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
-		Close: closing, Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
+		Signs: signs, Close: closing, Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
 		Hung: follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung"))})
 	if err != nil {
 		return err
@@ -147,7 +156,7 @@ func (c *config) Complete() error {
 	} else {
 		errs = append(errs, c.Hub.Validate())
 	}
-	return errors.Join(append(errs, c.Market.Validate())...)
+	return errors.Join(append(errs, c.Market.Validate(), c.Checkpoints.Validate())...)
 }
 
 // Drain is the time for what runs, and for resigning.

@@ -22,6 +22,7 @@ import (
 //	DIR/etcd/           leases, claims, elections
 //	DIR/journal/NAME/   one journal for the treasury and for each hub
 //	DIR/NAME.learned    what a hub has learned of its agents
+//	DIR/NAME.witnessed  what a treasury or hub has cosigned
 //	DIR/auth/           who may come to NATS (natsauth.Store)
 //	DIR/keys/CLIENT     a client's key for HTTP, for its owner's eyes alone
 type Dir struct {
@@ -178,6 +179,9 @@ func (d *Dir) Journal(name string) string { return filepath.Join(d.path, "journa
 
 // Learned is the file of what a hub has learned of its agents.
 func (d *Dir) Learned(name string) string { return filepath.Join(d.path, name+".learned") }
+
+// Witnessed is the file of what the keeper of a journal has cosigned of others.
+func (d *Dir) Witnessed(name string) string { return filepath.Join(d.path, name+".witnessed") }
 
 // Key is the file of a client's key for HTTP.
 func (d *Dir) Key(client string) string { return filepath.Join(d.path, "keys", client) }

@@ -26,6 +26,7 @@ import (
 	"souk/ledger"
 	"souk/ledger/journal"
 	bank "souk/ledger/treasury/serve"
+	keeper "souk/ledger/witness/serve"
 )
 
 // startServers runs NATS and etcd on loopback.
@@ -96,6 +97,17 @@ func (m *Market) openJournal(name string) (*journal.Journal, error) {
 	return j, err
 }
 
+// signing signs a journal, and cosigns others', until the market ends.
+func (m *Market) signing(j *journal.Journal, name string) (*keeper.Keeper, error) {
+	files := daemon.Checkpoints{Key: m.keys.NotePath(name), Policy: m.keys.PolicyPath()}
+	k, err := files.Keeper(j, name, "", m.dir.Witnessed(name), name != ledger.Treasury, m.log)
+	if err == nil {
+		m.opened = append(m.opened, k.Close)
+		m.whys = append(m.whys, k.Unready)
+	}
+	return k, err
+}
+
 func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Registry) error {
 	j, err := m.openJournal(ledger.Treasury)
 	if err != nil {
@@ -110,7 +122,11 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
-	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+	signs, err := m.signing(j, ledger.Treasury)
+	if err != nil {
+		return err
+	}
+	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log, Signs: signs})
 	if err != nil {
 		return err
 	}
@@ -202,8 +218,12 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 			return err
 		}
 		c.DrainTimeout = m.within / 4
+		signs, err := m.signing(j, d.Name)
+		if err != nil {
+			return err
+		}
 		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log,
-			Learned: m.dir.Learned(d.Name)})
+			Learned: m.dir.Learned(d.Name), Signs: signs})
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,8 @@ type config struct {
 	Data          string          `yaml:"data"` // the journal is in DATA/journal/NAME
 	LeaseTTL      time.Duration   `yaml:"lease_ttl"`
 	Treasury      treasury.Config `yaml:"treasury"`
+
+	Checkpoints daemon.Checkpoints `yaml:"checkpoints"`
 }
 
 const example = daemon.MarketExample +
@@ -32,7 +34,7 @@ lease_ttl: 5s                     # how long a treasury that died keeps others o
 treasury:                         # every field has a default, see below
   currency: USD                   # what a credit is (ISO 4217), from the journal's first record on for good
   drain: 5s                       # for answering what has arrived when it is told to stop
-`
+` + daemon.CheckpointsExample
 
 func role() daemon.Role[*config] {
 	return daemon.Role[*config]{
@@ -58,13 +60,20 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
+	signs, err := c.Checkpoints.Keeper(j, c.Treasury.Journal, c.Market.Creds,
+		filepath.Join(c.Data, c.Treasury.Journal+".witnessed"), false, p.Log)
+	if err != nil {
+		return daemon.InData(err)
+	}
+	defer func() { err = errors.Join(err, signs.Close()) }()
+	p.Lacks(signs.Unready)
 	l, err := p.Connect(ctx, c.Market, bus.RoleTreasury, c.IDs())
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	s, err := bank.New(c.Treasury, bank.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j,
-		LeaseTTL: c.LeaseTTL, Log: p.Log})
+		LeaseTTL: c.LeaseTTL, Log: p.Log, Signs: signs})
 	if err != nil {
 		return err
 	}
@@ -92,7 +101,7 @@ func (c *config) Complete() error {
 		errs = append(errs, fmt.Errorf("lease_ttl: %v is not within 2s, the least that etcd grants, and 1h",
 			c.LeaseTTL))
 	}
-	return errors.Join(append(errs, c.Treasury.Validate(), c.Market.Validate())...)
+	return errors.Join(append(errs, c.Treasury.Validate(), c.Market.Validate(), c.Checkpoints.Validate())...)
 }
 
 // Drain is the time for answering what has arrived, and for giving the leadership back.

@@ -244,6 +244,20 @@ func (k *marks) untold(all []tip.Spent) {
 	}
 }
 
+// AsksFirst returns the question for the treasury before the hub leads: what it knows of the treasury's
+// journal, and how far its own is.
+func (k *marks) AsksFirst(epoch int64) turn.Funds {
+	q := bus.FundsRequest{ID: fmt.Sprintf("%s-%d-0", k.turn.Journal, epoch), Hub: k.turn.Journal,
+		Domain: k.turn.Domain, Epoch: epoch, Unsure: true, After: k.turn.Book.LastGrant(k.turn.Journal)}
+	if seq := k.turn.Book.Said(); seq > 0 {
+		q.Mark = &tip.Mark{Journal: k.turn.Book.ID(), Seq: seq}
+	}
+	if m := k.treasurys(); !m.Zero() {
+		q.Known = &m
+	}
+	return turn.Funds{Op: bus.OpAllotted, Request: q}
+}
+
 // First returns the question for the treasury before the first frame of an empty journal, whose answer
 // [Room.Begin] takes; false if there are frames.
 func (k *marks) First(epoch int64) (f turn.Funds, ask bool) {

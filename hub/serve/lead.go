@@ -135,6 +135,9 @@ func (s *Server) contradicted() string {
 
 // doubts says why the journal may not be the newest.
 func (s *Server) doubts() (d follow.Doubt) {
+	if why, waits := s.deps.Signs.Stands(); why != "" && !waits {
+		return follow.Doubt{Why: why}
+	}
 	if why := s.unknown.Load(); why != nil {
 		return follow.Doubt{Why: *why, Waits: true}
 	}
@@ -146,7 +149,7 @@ func (s *Server) doubts() (d follow.Doubt) {
 // follow.ErrGivesWay after it was to yield, or the journal's error.
 func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	defer r.Resign(s.log)
-	for _, before := range []func(context.Context, follow.Reign) error{s.begins, s.firstLed} {
+	for _, before := range []func(context.Context, follow.Reign) error{s.begins, s.attested, s.firstLed} {
 		if err := before(ctx, r); err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -226,6 +229,31 @@ func (s *Server) begins(ctx context.Context, r follow.Reign) error {
 		}
 	}
 	return nil
+}
+
+// attested waits until a witness has said how much of the journal it has cosigned, and the journal goes on
+// that (I13). Meanwhile the hub says what it has cosigned itself.
+func (s *Server) attested(ctx context.Context, r follow.Reign) error {
+	defer s.unknown.Store(nil)
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		why, waits := s.deps.Signs.Stands()
+		if why == "" {
+			return nil
+		}
+		if !waits {
+			return follow.ErrGivesWay
+		}
+		s.unknown.Store(&why)
+		var f hub.Funds
+		s.with(func(n *hub.Node) { f = n.Money().AsksFirst(r.Epoch()) })
+		s.answer(ctx, f)
+		if why, _ := s.deps.Signs.Stands(); why == "" {
+			return nil
+		}
+		if err := r.Pause(ctx, wait); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // firstLed has the registry remember that this hub has led, before it takes a task, and finds out whether

@@ -210,6 +210,9 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 		}
 		f.Request.Mark = &m
 	}
+	if f.Op == bus.OpAllotted || s.restarts.Load() { // one that was started waits for what this hub knows
+		f.Request.Attest = s.deps.Signs.Say("")
+	}
 	if err == nil {
 		data, err = bus.Encode(&f.Request)
 	}
@@ -224,6 +227,8 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 		"treasury answers again", "op", f.Op, "client", f.Request.Client, "err", err) {
 		*reply = bus.FundsReply{Code: bus.CodeUnavailable}
 	}
+	s.restarts.Store(reply.Code == bus.CodeUnavailable)
+	s.deps.Signs.Hear("", reply.Attest)
 	reply.ID = f.Request.ID
 	if m := reply.Known; m != nil {
 		var err error

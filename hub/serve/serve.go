@@ -19,6 +19,7 @@ import (
 	"souk/hub"
 	"souk/hub/account"
 	"souk/ledger"
+	keeper "souk/ledger/witness/serve"
 )
 
 // Deps holds the ports of a Server.
@@ -32,6 +33,7 @@ type Deps struct {
 	Close    bool           // the hub ends: see [hub.Node.Close]
 	Hung     follow.Hung    // policies in which a life of the hub hung: they are off
 	Exit     func(code int) // ends the process; nil: os.Exit
+	Signs    *keeper.Keeper // of the journal; nil: nobody signs it
 }
 
 // Server runs a Node.
@@ -64,6 +66,7 @@ type Server struct {
 	stands   follow.Candidate
 	watchdog follow.Watchdog
 	mute     follow.Trouble // with the treasury
+	restarts atomic.Bool    // it gave no answer, or no word, when it was asked last
 	asking   sync.WaitGroup // requests to it
 
 	quotes quoting // of onQuote alone

@@ -47,6 +47,7 @@ func (s *Server) write() {
 				s.broken <- fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 			}
 			s.measures.one(s.measures.sync, time.Since(begin))
+			s.deps.Signs.Wrote()
 		}
 		if !failed {
 			for i := range group {

@@ -39,12 +39,12 @@ var floors = []floor{
 	}},
 	{name: "what drivers share, and shells", packages: []string{
 		"bus/rawconn", "bus/follow", "bus/etcdlog", "bus/natsauth",
-		"bus/life",
+		"bus/life", "ledger/witness/serve",
 	}},
 	{name: "how files are opened; a connection that tests cut", packages: []string{"bus/regular",
 		"bus/bustest/proxy"}},
 	{name: "the machines", packages: []string{
-		"hub", "classifier", "agentd", "ledger/treasury",
+		"hub", "classifier", "agentd", "ledger/treasury", "ledger/witness",
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "where a hub's tasks meet its agents", packages: []string{"hub/meeting"}, pure: true},

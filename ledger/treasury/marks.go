@@ -26,6 +26,8 @@ type journal struct {
 	named   map[string]bool // the hubs that the registry names; nil: it has not said
 	closed  string          // why nothing is taken in, granted or paid out; "": all is
 	denied  bool            // as hubs contradict it
+	unsaid  string          // why it is not led, by checkpoints
+	other   bool            // as it is not the one that was signed; else it waits for a witness
 }
 
 // spoken holds a hub's last word on the treasury's journal.
@@ -66,6 +68,15 @@ func (t *Treasury) Named(hubs []string) {
 		}
 	}
 	t.reckon()
+}
+
+// Stands takes in why the journal is not led, by what was signed of it: it is not the one that was, or it
+// waits for the word of a witness. "": it is led.
+func (t *Treasury) Stands(why string, waits bool) {
+	if other := why != "" && !waits; why != t.own.unsaid || other != t.own.other {
+		t.own.unsaid, t.own.other = why, other
+		t.reckon()
+	}
 }
 
 // Closed returns why nothing is taken in, granted or paid out; "" if all is.
@@ -157,9 +168,12 @@ func (t *Treasury) reckon() {
 			o.waits = false
 		}
 	}
-	o.denied = early || deny > 0 && deny >= confirm
+	contradicted := early || deny > 0 && deny >= confirm
+	o.denied = contradicted || o.other
 	switch o.closed = ""; {
-	case o.denied:
+	case o.other:
+		o.closed = "the treasury does nothing until the right journal is in its place: " + o.unsaid
+	case contradicted:
 		o.closed = fmt.Sprintf("the treasury's journal is doubted, and does nothing until the right one is in its "+
 			"place: hub %s says: %s", first, t.heard[first].spoken.denies)
 		if deny > 1 {
@@ -167,8 +181,12 @@ func (t *Treasury) reckon() {
 		}
 	case o.waits:
 		o.closed = missing
+	default:
+		o.closed = o.unsaid
 	}
+	unsaid := o.closed != "" && o.closed == o.unsaid // of which nothing is remembered: each start asks
 	switch {
+	case unsaid:
 	case o.closed != "" && (was == "" || o.settled):
 		o.settled = false
 		t.ready.Settle = ledger.Unsure

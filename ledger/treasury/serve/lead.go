@@ -199,6 +199,10 @@ func (s *Server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	frames, _, _ := s.t.Book().Last()
+	if s.cfg.Believe != 0 && s.cfg.Believe == frames {
+		s.d.Signs.Alone()
+	}
+	s.t.Stands(s.d.Signs.Stands())
 	if s.d.Journal.Moved() || !s.led && frames <= 1 || s.beside != "" {
 		s.t.Await()
 	}

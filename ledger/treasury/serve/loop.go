@@ -18,6 +18,7 @@ func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, err
 	}
 	room := s.hasRoom()
 	s.mu.Lock()
+	s.t.Stands(s.d.Signs.Stands())
 	s.t.Tick(time.Now())
 	for _, m := range said {
 		s.t.Said(m)
@@ -61,6 +62,9 @@ func (s *Server) act(ready treasury.Ready, closed string) error {
 			}
 			a.Reply.Mark = mark
 		}
+		if r.req.Attest != nil && r.req.Hub != "" {
+			a.Reply.Attest = s.d.Signs.Say(r.req.Hub)
+		}
 		s.send(r, a.Reply)
 	}
 	for _, r := range ready.Recalls {
@@ -99,6 +103,10 @@ func (s *Server) handle(r request, room bool) {
 	if r.op == bus.OpAllotted {
 		s.here(&r.req)
 	}
+	if r.req.Attest != nil && r.req.Hub != "" {
+		s.d.Signs.Hear(r.req.Hub, r.req.Attest)
+		s.t.Stands(s.d.Signs.Stands())
+	}
 	s.t.Handle(r.op, &r.req, r, room)
 }
 
@@ -115,6 +123,7 @@ func (s *Server) commit(ready treasury.Ready) error {
 	if err != nil {
 		return fmt.Errorf("treasury: %w", err)
 	}
+	s.d.Signs.Wrote()
 	s.frames.Add(1)
 	s.records.Add(int64(len(ready.Records)))
 	return nil

@@ -17,6 +17,7 @@ import (
 	"souk/bus/follow"
 	"souk/ledger"
 	"souk/ledger/treasury"
+	keeper "souk/ledger/witness/serve"
 )
 
 // Deps holds the ports of a Server.
@@ -24,8 +25,9 @@ type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry // elects the market's treasury, names the hubs that lead, and has the keys of doors
 	Journal  ledger.Journal
-	LeaseTTL time.Duration // of the leadership; 0: 5 s
-	Log      *slog.Logger  // nil: slog.Default
+	LeaseTTL time.Duration  // of the leadership; 0: 5 s
+	Signs    *keeper.Keeper // of the journal; nil: nobody signs it
+	Log      *slog.Logger   // nil: slog.Default
 }
 
 // Server answers the treasury's requests on souk.v1.ledger.<op>.<who>, in msgpack or JSON as they came, while

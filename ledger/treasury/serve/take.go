@@ -85,6 +85,7 @@ func said(op, client, who string, req *bus.FundsRequest) error {
 		field, word, subject = "client", &req.Client, client
 	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
 	default:
+		req.Attest = nil // nobody speaks of checkpoints for another
 		return nil
 	}
 	if *word != "" && *word != subject {

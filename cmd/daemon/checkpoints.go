@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"souk/bus/natsauth"
+	"souk/ledger/journal"
+	keeper "souk/ledger/witness/serve"
+)
+
+// Checkpoints says by which keys a journal is signed, and whose signatures count.
+type Checkpoints struct {
+	// files of note keys and of the market's policy, as souk auth makes them; empty: those beside the creds,
+	// and where there are none, nothing is signed
+	Key    string `yaml:"key"`
+	Policy string `yaml:"policy"`
+}
+
+// CheckpointsExample is the section as --help shows it.
+const CheckpointsExample = `# checkpoints:                    # keys by which journals are signed; default: what lies beside the creds
+#   key: /etc/souk/NAME.key       # DATA/auth/notes/NAME.key of souk auth
+#   policy: /etc/souk/policy      # DATA/auth/policy: whose signatures count
+`
+
+// Validate wants both files, or neither.
+func (c Checkpoints) Validate() error {
+	if (c.Key == "") != (c.Policy == "") {
+		return errors.New("checkpoints.key: it goes with checkpoints.policy: name both files, or neither")
+	}
+	return nil
+}
+
+// Keeper signs a journal, and is a witness of others, until it is closed, before the journal is; nil where
+// there are no keys. creds is the file by which the process is known, state the file of what it has
+// cosigned. one says that it speaks with one other keeper of a journal.
+func (c Checkpoints) Keeper(j *journal.Journal, name, creds, state string, one bool,
+	log *slog.Logger) (*keeper.Keeper, error) {
+	if c == (Checkpoints{}) {
+		c.Key, c.Policy = natsauth.NotesBeside(creds)
+	}
+	if c == (Checkpoints{}) {
+		log.Info("the journal is not signed: there are no note keys (souk auth)", "journal", name)
+		return nil, nil
+	}
+	keys, err := natsauth.ReadNoteKey(c.Key)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := note.NewSigner(keys.Log); err != nil || !strings.HasSuffix(s.Name(), "/"+name) {
+		return nil, fmt.Errorf("note key %s: it is not of journal %s, but of %s", c.Key, name, named(s, err))
+	}
+	t, err := j.Tree()
+	if err != nil {
+		return nil, err
+	}
+	cfg := keeper.Config{Log: keys.Log, Witness: keys.Witness, Policy: c.Policy, State: state, Tree: t,
+		Other: journal.ErrOther, One: one, Logger: log}
+	if kept := t.Kept(); len(kept) > 0 {
+		last := kept[len(kept)-1]
+		cfg.Last, cfg.Frame = last.Note, last.Frame
+	}
+	k, err := keeper.New(cfg)
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	k.Begin()
+	return k, nil
+}
+
+func named(s note.Signer, err error) string {
+	if err != nil {
+		return "nobody"
+	}
+	return s.Name()
+}

@@ -1,0 +1,80 @@
+package witness
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"souk/ledger/checkpoint"
+)
+
+// Public is a witness that the policy names with a URL, where it is asked as C2SP's tlog-witness has it.
+type Public struct{ Name, URL string }
+
+// Public lists those that there are.
+func (p *Party) Public() (all []Public) {
+	for _, w := range p.policy.Witnesses {
+		if w.URL != "" && w.Key.Name() != p.origin {
+			all = append(all, Public{w.Name, w.URL})
+		}
+	}
+	return all
+}
+
+// Submit returns the request that has a public witness cosign the last checkpoint; nil where it has.
+func (p *Party) Submit(w Public) ([]byte, error) {
+	if p.note == nil || p.doubt != "" || p.held[w.Name] >= p.last.Size {
+		return nil, nil
+	}
+	_, old, proof, err := p.proven(p.held[w.Name])
+	if err != nil {
+		return nil, err
+	}
+	body := fmt.Appendf(nil, "old %d\n", old)
+	for h := range slices.Chunk(proof, sha256.Size) {
+		body = base64.StdEncoding.AppendEncode(body, h)
+		body = append(body, '\n')
+	}
+	return append(append(body, '\n'), p.note...), nil
+}
+
+// Conflict takes in that a public witness has cosigned a checkpoint of another size last than it was told of.
+func (p *Party) Conflict(w Public, size int64) error {
+	if size < 0 || size > p.last.Size {
+		return fmt.Errorf("witness %s says that it has cosigned %d records of %s, which has signed %d", w.Name, size,
+			p.origin, p.last.Size)
+	}
+	if size == p.held[w.Name] {
+		return fmt.Errorf("witness %s asks for a proof from record %d on, and takes none", w.Name, size)
+	}
+	p.held[w.Name] = size
+	return nil
+}
+
+// Answered takes in the lines by which a public witness cosigned what Submit returned, and returns the
+// checkpoint to be kept.
+func (p *Party) Answered(w Public, submitted, lines []byte) ([]byte, error) {
+	_, signed, ok := strings.Cut(string(submitted), "\n\n")
+	if !ok || len(lines) == 0 || len(lines) > maxNote {
+		return nil, errors.New("the answer has no signature, or too many")
+	}
+	i := slices.IndexFunc(p.policy.Witnesses, func(x checkpoint.Witness) bool { return x.Name == w.Name })
+	if i < 0 {
+		return nil, fmt.Errorf("the policy names no witness %s any more", w.Name)
+	}
+	whole := append([]byte(signed), lines...)
+	_, sigs, err := checkpoint.Open(whole, p.policy.Witnesses[i].Key)
+	if err == nil && len(sigs) == 0 {
+		err = checkpoint.ErrUnproven
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the answer of witness %s is no signature of it on what it was sent: %w", w.Name, err)
+	}
+	had := p.held[w.Name] > 0
+	keep, err := p.cosigned(w.Name, whole)
+	p.heard = p.heard || keep != nil && had
+	return keep, err
+}

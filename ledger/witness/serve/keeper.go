@@ -1,0 +1,388 @@
+// Package serve runs a [witness.Party] beside the writer of a journal, which never waits for it: it reads the
+// journal back, signs how far it is, and keeps what was signed and cosigned.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+	"souk/bus/regular"
+	"souk/ledger/checkpoint"
+	"souk/ledger/tree"
+	"souk/ledger/witness"
+)
+
+// Tree is the Merkle tree of a journal, as ledger/journal makes it. For one goroutine at a time.
+type Tree interface {
+	witness.Tree
+	// Grow reads back what was made durable since.
+	Grow(stop <-chan struct{}) (tree.Head, error)
+	// Keep keeps a checkpoint of the tree behind a frame.
+	Keep(frame uint64, note []byte) error
+	Close() error
+}
+
+// Config of a Keeper.
+type Config struct {
+	Log, Witness string // secret keys
+	Policy       string // file of the market's policy; it is read again when it changes
+	State        string // file of what is cosigned, outside the journals that are
+	Tree         Tree
+	Last         []byte // the newest checkpoint that is kept; empty: none is
+	Frame        uint64 // of it
+	Other        error  // what Grow returns of a journal that is not the one that was signed
+	One          bool   // it speaks with one other; see [witness.Config]
+	Logger       *slog.Logger
+}
+
+// signAfter is how long frames wait for a checkpoint that covers them.
+const signAfter = time.Second
+
+// lookAgain is how soon the policy's file is looked at again.
+const lookAgain = time.Second
+
+// recent are the last checkpoints whose frames are known by their size, so that they are kept once they are
+// cosigned: of a minute.
+const recent = 64
+
+// Keeper signs a journal, and is a witness of others. A nil one does neither, and has nobody wait.
+type Keeper struct {
+	cfg    Config
+	log    *slog.Logger
+	client *http.Client       // for public witnesses
+	ends   context.CancelFunc // of what it has begun
+	done   sync.WaitGroup
+	stand  atomic.Pointer[stand]
+	read   atomic.Bool   // the journal was, once: the first time may take long
+	news   chan struct{} // something was written
+	told   chan struct{} // something was signed
+
+	mu     sync.Mutex
+	party  *witness.Party
+	other  string // origin of whom it speaks with, where that is one
+	policy []byte
+	looked time.Time // when that was read
+	unsaid bool      // the party's state is not durable yet
+	signed []tree.Head
+	lacks  string
+	said   map[string]string // what was logged last, by whom it is about
+	asked  map[string]*asking
+}
+
+// stand says why the journal is not led.
+type stand struct {
+	why   string
+	waits bool
+}
+
+// New returns a keeper that has read nothing of the journal yet.
+func New(cfg Config) (*Keeper, error) {
+	k := &Keeper{cfg: cfg, log: cfg.Logger, client: newClient(), news: make(chan struct{}, 1),
+		told: make(chan struct{}, 1), said: map[string]string{}, asked: map[string]*asking{}}
+	policy, err := regular.Read(cfg.Policy, checkpoint.MaxPolicy)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	state, err := regular.Read(cfg.State, witness.MaxState)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", cfg.State, err)
+	}
+	k.party, err = witness.New(witness.Config{Log: cfg.Log, Witness: cfg.Witness, Policy: policy,
+		Tree: cfg.Tree, State: state, Last: cfg.Last, One: cfg.One})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoints (policy %s, state %s): %w", cfg.Policy, cfg.State, err)
+	}
+	if cfg.Frame > 0 {
+		c, _ := checkpoint.Peek(cfg.Last)
+		k.signed = append(k.signed, tree.Head{Frame: cfg.Frame, Size: c.Size, Root: c.Root})
+	}
+	if k.policy = policy; cfg.One {
+		k.other = k.party.Sees()
+	}
+	k.stand.Store(&stand{"the journal is being read back, as it is to be signed", true})
+	return k, nil
+}
+
+// Begin signs what is written from now on, until Close.
+func (k *Keeper) Begin() {
+	ctx, end := context.WithCancel(context.Background())
+	k.ends = end
+	k.done.Go(func() {
+		k.mu.Lock()
+		k.sign(ctx.Done())
+		k.mu.Unlock()
+		k.run(ctx)
+	})
+	k.done.Go(func() { k.submit(ctx) })
+}
+
+// Close signs what nothing covers yet, and ends. The journal has its last frame by then, and is open still.
+func (k *Keeper) Close() error {
+	if k == nil {
+		return nil
+	}
+	if k.ends != nil {
+		k.ends()
+		k.done.Wait()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.read.Load() { // else it never was led
+		k.sign(nil)
+	}
+	k.save()
+	return k.cfg.Tree.Close()
+}
+
+// Wrote has what was appended signed soon.
+func (k *Keeper) Wrote() {
+	if k == nil {
+		return
+	}
+	select {
+	case k.news <- struct{}{}:
+	default:
+	}
+}
+
+func (k *Keeper) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	due := false
+	for {
+		select {
+		case <-k.news:
+			if !due {
+				due = true
+				timer.Reset(signAfter)
+			}
+		case <-timer.C:
+			due = false
+			k.mu.Lock()
+			k.sign(ctx.Done())
+			k.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sign reads back what was written, and signs it. The lock is held.
+func (k *Keeper) sign(stop <-chan struct{}) {
+	head, err := k.cfg.Tree.Grow(stop)
+	var n []byte
+	switch {
+	case err == nil:
+		k.read.Store(true)
+		n, err = k.party.Sign(head)
+	case k.cfg.Other != nil && errors.Is(err, k.cfg.Other):
+		k.read.Store(true)
+		k.party.IsOther(err.Error())
+		err = nil
+	}
+	if n != nil {
+		if err = k.cfg.Tree.Keep(head.Frame, n); err == nil {
+			k.signed = append(k.signed, head)
+			k.signed = k.signed[max(0, len(k.signed)-recent):]
+			select {
+			case k.told <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if k.lacks = ""; err != nil {
+		k.lacks = err.Error()
+	}
+	if k.note("", k.lacks) {
+		k.log.Error("the journal is not signed", "err", k.lacks)
+	}
+	k.stands()
+}
+
+// stands notes why the journal is not led. The lock is held.
+func (k *Keeper) stands() {
+	now := &stand{k.party.Doubt(), false}
+	if k.note("doubt", now.why) {
+		k.log.Error("the journal is not led any more", "why", now.why)
+	}
+	switch {
+	case now.why != "":
+	case !k.read.Load():
+		now = &stand{"the journal could not be read back: " + k.lacks, true}
+	default:
+		now = &stand{k.party.Waits(), true}
+	}
+	k.stand.Store(now)
+}
+
+// note reports whether something is to be logged: it was not said before. The lock is held.
+func (k *Keeper) note(about, text string) bool {
+	was := k.said[about]
+	k.said[about] = text
+	return text != "" && text != was
+}
+
+// Say returns what the keeper of another journal of the market is told; nil where that is nothing. What is
+// said to be cosigned is durable.
+func (k *Keeper) Say(journal string) *bus.Attest {
+	if k == nil || !k.read.Load() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.sign(nil); !k.save() {
+		return nil
+	}
+	peer := k.party.Market() + journal
+	if k.cfg.One {
+		peer = k.other
+	}
+	a, err := k.party.Say(peer)
+	if k.note("say "+journal, text(err)) {
+		k.log.Error("a checkpoint is not proven to go on the one before", "to", journal, "err", err)
+	}
+	return a
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// save makes durable what was cosigned. The lock is held.
+func (k *Keeper) save() bool {
+	if !k.unsaid {
+		return true
+	}
+	err := regular.Replace(k.cfg.State, k.party.State())
+	k.unsaid = err != nil
+	if k.note("state", text(err)) {
+		k.log.Error("nothing is cosigned: what was cosigned cannot be kept", "file", k.cfg.State, "err", err)
+	}
+	return err == nil
+}
+
+// Hear takes in what the keeper of another journal of the market says; who carries it knows that it is he.
+// One that speaks with one other takes his word for his name.
+func (k *Keeper) Hear(journal string, a *bus.Attest) {
+	if k == nil || a == nil || !k.read.Load() {
+		return // it is asked again
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.refresh(now)
+	peer := k.party.Market() + journal
+	if k.cfg.One {
+		peer, k.other = a.Of, a.Of
+	}
+	o, err := k.party.Hear(peer, a, now)
+	if k.unsaid = k.unsaid || o.State; o.Keep != nil {
+		err = errors.Join(err, k.keep(o.Keep))
+	}
+	if k.note("hear "+journal, text(err)) {
+		k.log.Warn("what another says of checkpoints is not believed", "who", peer, "err", err)
+	}
+	if k.note("why "+journal, a.Why) {
+		k.log.Warn("the journal's last checkpoint is not cosigned", "by", peer, "why", a.Why)
+	}
+	k.stands()
+}
+
+// keep keeps a checkpoint that was cosigned. The lock is held.
+func (k *Keeper) keep(n []byte) error {
+	c, err := checkpoint.Peek(n)
+	if err != nil {
+		return err
+	}
+	for _, h := range k.signed {
+		if h.Size == c.Size {
+			return k.cfg.Tree.Keep(h.Frame, n)
+		}
+	}
+	return nil // later ones are to come
+}
+
+// refresh reads the policy again where it changed. The lock is held.
+func (k *Keeper) refresh(now time.Time) {
+	if now.Sub(k.looked) < lookAgain {
+		return
+	}
+	k.looked = now
+	policy, err := regular.Read(k.cfg.Policy, checkpoint.MaxPolicy)
+	if err == nil && string(policy) != string(k.policy) {
+		if err = k.party.SetPolicy(policy); err == nil {
+			k.policy = policy
+		}
+	}
+	if k.note("policy", text(err)) {
+		k.log.Error("the policy's file is not taken; the one before stays", "file", k.cfg.Policy, "err", err)
+	}
+}
+
+// Stands returns why the journal is not led: it is not the one that was signed, or, if waits, a witness is to
+// say first what it knows of it. "": it may be led.
+func (k *Keeper) Stands() (why string, waits bool) {
+	if k == nil {
+		return "", false
+	}
+	s := k.stand.Load()
+	return s.why, s.waits
+}
+
+// Alone has the journal be led without the word of a witness.
+func (k *Keeper) Alone() {
+	if k != nil {
+		k.mu.Lock()
+		k.party.Alone()
+		k.stands()
+		k.mu.Unlock()
+	}
+}
+
+// Unready says which journals were signed twice in one place; "": none that this one is a witness of.
+func (k *Keeper) Unready() string {
+	if k == nil {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := k.party.Contradictions()
+	if len(all) == 0 {
+		return ""
+	}
+	more := ""
+	if len(all) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	return fmt.Sprintf("%s%s: they are in %s", all[0], more, k.cfg.State)
+}
+
+// Stats says how far the journal is signed, and cosigned by the witness that is farthest, in records.
+type Stats struct {
+	Signed   int64 `json:"signed"`
+	Cosigned int64 `json:"cosigned"`
+}
+
+// Stats returns them; nil where nothing is signed.
+func (k *Keeper) Stats() *Stats {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := &Stats{}
+	s.Signed, s.Cosigned = k.party.Progress()
+	return s
+}
