@@ -77,7 +77,7 @@ type Report struct {
 type Audit struct {
 	// Rounds, if not nil, is given every round of level 4 to check, perhaps elsewhere and later; what it
 	// finds is handed to Add. The RoundCheck is the receiver's to keep.
-	Rounds func(RoundCheck)
+	Rounds func(*RoundCheck)
 
 	name  string
 	level int
@@ -89,7 +89,8 @@ type Audit struct {
 	rounds []raw // of the frame at hand
 	heads  []roundHead
 
-	check   RoundCheck
+	check   *RoundCheck // of the round whose holds follow; nil: there is none
+	next    *RoundCheck // of the record at hand
 	moves   moves
 	budgets budgets
 	paid    map[string]market.Credits // by client, for level 5
@@ -102,7 +103,7 @@ type Audit struct {
 func NewAudit(name string, level int) *Audit {
 	a := &Audit{name: name, level: level, book: newBareBook(), paid: map[string]market.Credits{},
 		budgets: budgets{}, moves: moves{map[string][]move{}, map[string][]move{}, map[string][]move{}}}
-	a.dec.intern, a.dec.room = newCopies(), &room{}
+	a.dec.Strings, a.dec.room = &market.Strings{Pieces: true}, &room{}
 	return a
 }
 
@@ -170,11 +171,14 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	before := a.book.head
 	var round *Round
 	if a.level >= LevelAuctions && head != nil {
-		var err error
-		if round, err = lazy.open(); err != nil {
+		a.next = checks.Get().(*RoundCheck)
+		round = &a.next.memory
+		if err := lazy.open(round, a.dec.Strings); err != nil {
 			a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Damage: true,
 				Expected: "the encoding of a round and its outcome", Found: err.Error()})
 			round = nil
+		} else {
+			a.next.judged, a.next.invalid = true, round.Round.Validate()
 		}
 		head.taught = round
 	}
@@ -210,14 +214,18 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		switch r.Kind {
 		case KindRound:
 			a.flush()
-			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.Domain, Round: round,
-				Tariffs: a.book.tariffs}
+			if c := a.next; round != nil {
+				c.Journal, c.Seq, c.Domain, c.Round = a.journal(), seq, a.book.head.Domain, round
+				c.Tariffs, a.check = a.book.tariffs, c
+			}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
 				a.wrong(LevelAuctions, seq, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err)
 			}
 		case KindHold:
-			a.check.Holds = append(a.check.Holds, *r.Hold)
+			if a.check != nil {
+				a.check.Holds = append(a.check.Holds, *r.Hold)
+			}
 		}
 	}
 	switch {
@@ -264,7 +272,7 @@ func (a *Audit) resume(round *roundHead) {
 
 // flush has the round at hand checked; all of its holds are known.
 func (a *Audit) flush() {
-	if a.check.Round == nil {
+	if a.check == nil {
 		return
 	}
 	a.out.Rounds++
@@ -275,7 +283,7 @@ func (a *Audit) flush() {
 	} else {
 		a.Rounds(a.check)
 	}
-	a.check.Round = nil
+	a.check = nil
 }
 
 // note remembers transfers for level 5 and counts rounds where level 4 does not.

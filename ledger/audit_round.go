@@ -5,13 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"souk/market"
 )
 
+var checks = sync.Pool{New: func() any { return new(RoundCheck) }}
+
 // RoundCheck is one round to be checked against its certificate (level 4). It stands alone, so that many can
 // be checked at the same time.
 type RoundCheck struct {
+	memory  Round // used again
+	judged  bool  // whether the round was, by market.Round.Validate
+	invalid error // what it said
+
 	Journal string
 	Seq     uint64
 	Domain  string // of the journal
@@ -22,8 +29,12 @@ type RoundCheck struct {
 
 // Findings checks the round: its outcome has the greatest welfare and the least prices (market.Check, without
 // solving), its tasks are priced as those of the clients that they are of, and its holds are its awards,
-// premium by premium.
+// premium by premium. It is called once: what it is of is used again after that.
 func (c *RoundCheck) Findings() []Finding {
+	defer func() {
+		c.Round, c.Holds, c.Tariffs, c.judged = nil, c.Holds[:0], nil, false
+		checks.Put(c)
+	}()
 	var out []Finding
 	r, o, seen, sets := &c.Round.Round, &c.Round.Outcome, c.Round.Seen, c.Round.Set
 	id := RoundID(c.Journal, r.Number)
@@ -32,7 +43,14 @@ func (c *RoundCheck) Findings() []Finding {
 			Record: record, Expected: expected, Found: fmt.Sprintf(format, args...),
 			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
-	if err := market.Check(*r, *o); err != nil {
+	err := c.invalid
+	if !c.judged {
+		err = r.Validate()
+	}
+	if err == nil {
+		err = market.CheckValid(r, o)
+	}
+	if err != nil {
 		add("I6", id, "the certified outcome", "%v", err)
 		seen, sets = nil, nil
 	}
@@ -152,7 +170,7 @@ func (a *Audit) rates(seq uint64, x *Round, taken bool) {
 	if x == nil || !taken {
 		a.lost.seq, a.lost.at = cmp.Or(a.lost.seq, seq), 0
 	}
-	if x == nil || x.Round.Validate() != nil {
+	if x == nil || a.next.invalid != nil {
 		return
 	}
 	r, rates := &x.Round, &a.book.rates
@@ -171,6 +189,9 @@ func (a *Audit) rates(seq uint64, x *Round, taken bool) {
 		}
 	}
 	set := func(edge int) (sum market.Credits) {
+		if len(x.Set) == 0 {
+			return 0
+		}
 		e := &r.Edges[edge]
 		of := Set{Task: string(r.Tasks[e.Task].ID), Agent: string(r.Agents[e.Agent].Agent)}
 		from, _ := slices.BinarySearchFunc(x.Set, of, CompareSets)

@@ -477,6 +477,37 @@ func TestAnAuditTakesNoMemoryForARecord(t *testing.T) {
 	}
 }
 
+// Rounds that are read into memory of others' are those that were written.
+func TestRoundsAreReadIntoUsedMemory(t *testing.T) {
+	hub, _ := trade(t, 4, 1500)
+	foresee(hub.frames)
+	frames := append(hub.frames, newBazaar(t, 5).trade(3)...)
+	var used Round
+	s := &market.Strings{Pieces: true}
+	rounds := 0
+	for i := range frames {
+		for _, r := range frames[i].Records {
+			if r.Kind != KindRound {
+				continue
+			}
+			d := decode(AppendRecord(nil, &r))
+			var left raw
+			d.body(new(Record), &left)
+			if err := left.open(&used, s); err != nil {
+				t.Fatal(err)
+			}
+			again := Record{Kind: KindRound, ID: r.ID, Salt: r.Salt, Round: &used}
+			if got := AppendRecord(nil, &again); string(got) != string(AppendRecord(nil, &r)) {
+				t.Fatalf("frame %d: read %+v, want %+v", i, used, *r.Round)
+			}
+			rounds++
+		}
+	}
+	if rounds < 300 {
+		t.Errorf("%d rounds", rounds)
+	}
+}
+
 func benchJournal(b *testing.B, n int) ([]stored, int) {
 	hub, _ := tradeOn(b, 1, n, true)
 	size := 0

@@ -56,8 +56,7 @@ const minRecord = 1 + 1 + 16 + 1 + 1
 // decoder reads frames and what snapshots hold.
 type decoder struct {
 	market.Decoder
-	intern *copies // nil: every string is its own
-	room   *room   // nil: everything is made anew
+	room *room // nil: everything is made anew
 }
 
 func decode(data []byte) *decoder { return &decoder{Decoder: market.Decoder{Data: data}} }
@@ -88,11 +87,11 @@ func (d *decoder) record(r *Record, lazy *raw) {
 func (d *decoder) body(r *Record, lazy *raw) {
 	r.Kind = Kind(d.Byte())
 	d.Fill(r.Salt[:])
-	r.ID = d.text()
+	r.ID = d.Text()
 	if legs := d.Count(2); legs > 0 && d.Fault == "" {
 		r.Legs = d.legs(legs)
 		for i := range r.Legs {
-			r.Legs[i] = Leg{d.name(), d.Credits()}
+			r.Legs[i] = Leg{d.Name(), d.Credits()}
 		}
 	}
 	d.part(r, lazy)
@@ -115,15 +114,14 @@ func (d *decoder) part(r *Record, lazy *raw) {
 			d.At = len(d.Data)
 			return
 		}
-		if d.round(r, round, outcome); d.Fault == "" {
-			r.Round.rest(d)
-		}
+		r.Round = new(Round)
+		r.Round.read(d, round, outcome)
 	case KindHold:
 		r.Hold = d.newHold()
 		d.hold(r.Hold)
 	case KindCapture:
 		c := d.newCapture()
-		*c = Capture{Hold: d.text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
+		*c = Capture{Hold: d.Text(), Outcome: d.Name(), Finish: d.Name(), Cost: d.Credits(),
 			Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}, TTFTUS: d.Varint()}
 		flags := d.Byte()
 		if flags > 15 {
@@ -140,29 +138,29 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		r.Capture = c
 	case KindVoid:
 		r.Void = d.newVoid()
-		*r.Void = Void{Hold: d.text(), Reason: d.name()}
+		*r.Void = Void{Hold: d.Text(), Reason: d.Name()}
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
 		r.Transfer = d.newTransfer()
-		*r.Transfer = Transfer{Client: d.name(), Hub: d.name(), Note: d.text(), Number: d.Uvarint(),
+		*r.Transfer = Transfer{Client: d.Name(), Hub: d.Name(), Note: d.Text(), Number: d.Uvarint(),
 			Amount: d.Credits(), Vouched: d.vouched()}
 	case KindSeal, KindTariff:
 		d.epoch(r)
 	case KindMove:
-		r.Move = &Move{From: d.name(), To: d.name(), Period: d.Uvarint(), Part: d.Uvarint(),
+		r.Move = &Move{From: d.Name(), To: d.Name(), Period: d.Uvarint(), Part: d.Uvarint(),
 			Amount: d.Credits(), Rest: d.Credits()}
 	case KindBudget:
 		r.Budget = &Budget{}
 		d.budget(r.Budget)
 	case KindMark:
-		r.Noted = &Noted{Journal: d.name(), Number: d.Uvarint(), Mark: d.mark()}
+		r.Noted = &Noted{Journal: d.Name(), Number: d.Uvarint(), Mark: d.mark()}
 		if n := d.Count(2); n > 0 && d.Fault == "" {
 			r.Noted.Spent = make([]tip.Spent, n)
 			for i := range r.Noted.Spent {
-				r.Noted.Spent[i] = tip.Spent{Client: d.name(), Amount: d.Credits()}
+				r.Noted.Spent[i] = tip.Spent{Client: d.Name(), Amount: d.Credits()}
 			}
 		}
 	case KindWriteOff:
-		r.WriteOff = &WriteOff{Hub: d.name(), Mark: d.mark(), Back: d.Credits(), Lost: d.Credits()}
+		r.WriteOff = &WriteOff{Hub: d.Name(), Mark: d.mark(), Back: d.Credits(), Lost: d.Credits()}
 	case KindClose:
 	default:
 		d.Fail("unknown " + r.Kind.String())
@@ -170,7 +168,7 @@ func (d *decoder) part(r *Record, lazy *raw) {
 }
 
 func (d *decoder) budget(u *Budget) {
-	*u = Budget{Client: d.name(), Of: d.name(), Every: d.name(), Number: d.Uvarint(), Amount: d.Credits()}
+	*u = Budget{Client: d.Name(), Of: d.Name(), Every: d.Name(), Number: d.Uvarint(), Amount: d.Credits()}
 }
 
 func (d *decoder) mark() (m tip.Mark) {
@@ -180,15 +178,19 @@ func (d *decoder) mark() (m tip.Mark) {
 	return m
 }
 
-func (d *decoder) round(r *Record, round, outcome []byte) {
-	r.Round = &Round{}
-	var err error
-	if r.Round.Round, err = market.DecodeRound(round); err == nil {
-		r.Round.Outcome, err = market.DecodeOutcome(outcome)
+// read reads a round's parts, of which a decoder is at the last.
+func (r *Round) read(d *decoder, round, outcome []byte) {
+	err := r.Round.Decode(round, d.Strings)
+	if err == nil {
+		err = r.Outcome.Decode(outcome, d.Strings)
 	}
 	if err != nil {
 		d.Fail(err.Error())
+		return
 	}
+	d.Ground(&r.Round, &r.Ground)
+	r.Seen = d.seen(&r.Round, r.Seen)
+	r.Set, r.Waited = d.sets(), d.waited(&r.Round)
 }
 
 func (d *decoder) epoch(r *Record) {
@@ -210,18 +212,21 @@ func (d *decoder) epoch(r *Record) {
 }
 
 func (d *decoder) hold(h *Hold) {
-	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.name(), d.text(), d.name(), d.name(), d.name(),
-		d.name()
+	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.Name(), d.Text(), d.Name(), d.Name(), d.Name(),
+		d.Name()
 	h.Attempt = d.Int()
 	h.Round = d.Uvarint()
-	h.Slot = d.Int()
-	h.Amount, h.Premium, h.Fee, h.Quoted = d.Credits(), d.Credits(), d.Credits(), d.Credits()
-	h.Price = market.Price{Miss: d.Credits(), Hit: d.Credits(), Out: d.Credits()}
-	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
-	h.Expires, h.Boot = d.Varint(), d.Varint()
+	var n [14]int64
+	d.Varints(n[:])
+	h.Slot = int(n[0])
+	h.Amount, h.Premium, h.Fee, h.Quoted = market.Credits(n[1]), market.Credits(n[2]), market.Credits(n[3]),
+		market.Credits(n[4])
+	h.Price = market.Price{Miss: market.Credits(n[5]), Hit: market.Credits(n[6]), Out: market.Credits(n[7])}
+	h.Prompt, h.Cached, h.Output, h.MaxTokens = int(n[8]), int(n[9]), int(n[10]), int(n[11])
+	h.Expires, h.Boot = n[12], n[13]
 	d.Fill(h.Digest[:])
-	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.name(), d.text(), d.Int()
-	h.Request, h.Key, h.Tags = d.text(), d.name(), d.text()
+	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.Name(), d.Text(), d.Int()
+	h.Request, h.Key, h.Tags = d.Text(), d.Name(), d.Text()
 }
 
 // heads appends what a book needs of rounds' and outcomes' canonical bytes, without decoding them.
@@ -244,19 +249,12 @@ func (d *decoder) heads(heads []roundHead, rounds []raw) []roundHead {
 	return heads
 }
 
-// open decodes a round.
-func (x *raw) open() (*Round, error) {
-	d, r := decode(x.rest), &Record{}
-	if d.round(r, x.round, x.outcome); d.Fault == "" {
-		r.Round.rest(d)
-	}
-	return r.Round, d.end()
-}
-
-// rest reads what follows a round and its outcome.
-func (r *Round) rest(d *decoder) {
-	r.Ground, r.Seen = d.Ground(&r.Round), d.seen(&r.Round)
-	r.Set, r.Waited = d.sets(), d.waited(&r.Round)
+// open decodes a round into one whose memory is used again.
+func (x *raw) open(into *Round, s *market.Strings) error {
+	d := decode(x.rest)
+	d.Strings = s
+	into.read(d, x.round, x.outcome)
+	return d.end()
 }
 
 // positive reads an int64 that is never negative.

@@ -65,7 +65,8 @@ func (h *History) clear() {
 	*h.book = *NewBook()
 	h.open, h.last, h.grants = map[slotKey]*Past{}, map[taskOf]*Past{}, map[string][]Transfer{}
 	h.ends, h.forgot, h.returns = nil, 0, nil
-	h.dec = decoder{intern: newCopies()}
+	h.dec = decoder{}
+	h.dec.Strings = &market.Strings{}
 }
 
 // Book returns the state of money, always the same pointer.
@@ -87,8 +88,8 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	heads := d.heads(nil, bytes)
 	for i := range bytes {
 		if rest := bytes[i].rest; len(rest) > 0 && rest[0] != 0 { // it has a ground
-			var err error
-			if heads[i].taught, err = bytes[i].open(); err != nil {
+			heads[i].taught = new(Round)
+			if err := bytes[i].open(heads[i].taught, d.Strings); err != nil {
 				d.Fail(err.Error())
 			}
 		}

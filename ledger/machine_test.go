@@ -322,7 +322,8 @@ func FuzzDecodeFrame(f *testing.F) {
 			t.Fatalf("decoded and encoded again:\n%x\nwant\n%x", got, data)
 		}
 		// Memory that was used before changes nothing of it.
-		d := &decoder{intern: newCopies(), room: &room{}}
+		d := &decoder{room: &room{}}
+		d.Strings = &market.Strings{Pieces: true}
 		for _, s := range store(hub.frames)[:8] {
 			d.Data, d.At = s.data, 0
 			d.frame(nil)

@@ -74,7 +74,7 @@ type nearby struct {
 
 // account finds an account; nil if there is none.
 func (b *Book) account(name string) *market.Credits {
-	n := &b.near[mixed(name)%uint64(len(b.near))]
+	n := &b.near[market.Mixed(name)%uint64(len(b.near))]
 	if n.at == nil || n.name != name {
 		a := b.accounts[name]
 		if a == nil {
@@ -88,5 +88,5 @@ func (b *Book) account(name string) *market.Credits {
 // close takes an account back that was opened.
 func (b *Book) close(name string) {
 	delete(b.accounts, name)
-	b.near[mixed(name)%uint64(len(b.near))] = nearby{}
+	b.near[market.Mixed(name)%uint64(len(b.near))] = nearby{}
 }

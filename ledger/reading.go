@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"souk/bus/tip"
+	"souk/market"
 )
 
 // Reading reads a journal for sums over it, frame by frame from the first on. It judges nothing, decodes no
@@ -26,7 +27,9 @@ type Fact struct {
 
 // NewReading begins before a journal's first frame.
 func NewReading() *Reading {
-	return &Reading{dec: decoder{intern: newCopies(), room: &room{}}, open: map[slotKey]*Hold{}}
+	x := &Reading{dec: decoder{room: &room{}}, open: map[slotKey]*Hold{}}
+	x.dec.Strings = &market.Strings{Pieces: true}
+	return x
 }
 
 // Frame takes in the stored bytes of the next frame, and calls f with each of its records. Bytes that are no

@@ -100,13 +100,14 @@ func appendSeen(b []byte, all []Seen) []byte {
 // maxSeen bounds each number of a Seen, so that none overflows.
 const maxSeen = 1 << 31
 
-func (d *decoder) seen(r *market.Round) []Seen {
+// seen reads forecasts into a list whose memory is used again.
+func (d *decoder) seen(r *market.Round, all []Seen) []Seen {
 	n := d.Count(6)
 	if n > 0 && n != len(r.Edges)+len(r.Others) {
 		d.Fail("what was expected is not of the round's edges")
 	}
 	if n == 0 || d.Fault != "" {
-		return nil
+		return all[:0]
 	}
 	bounded := func(x uint64) int64 {
 		if x >= maxSeen {
@@ -116,7 +117,7 @@ func (d *decoder) seen(r *market.Round) []Seen {
 		return int64(x)
 	}
 	var before Seen
-	all := make([]Seen, n)
+	all = slices.Grow(all[:0], n)[:n]
 	for i := range all {
 		s := Seen{Prompt: before.Prompt + d.Int()}
 		cached := d.Uvarint()

@@ -47,7 +47,7 @@ func (d *decoder) sets() []Set {
 	}
 	all := make([]Set, n)
 	for i := range all {
-		s := Set{Task: d.Text(), Agent: d.name(), Policy: d.name(), Toll: d.Credits()}
+		s := Set{Task: d.Text(), Agent: d.Name(), Policy: d.Name(), Toll: d.Credits()}
 		switch {
 		case s.Toll > 0:
 			d.Fail("a policy's toll above 0")

@@ -146,7 +146,7 @@ func (d *decoder) vouched() *Vouched {
 	}
 	v := &Vouched{Doors: make([]DoorTotal, n)}
 	for i := range v.Doors {
-		v.Doors[i] = DoorTotal{d.name(), d.Uvarint(), d.Credits()}
+		v.Doors[i] = DoorTotal{d.Name(), d.Uvarint(), d.Credits()}
 	}
 	v.Left = d.Credits()
 	return v

@@ -46,7 +46,7 @@ func (d *decoder) waited(r *market.Round) (all []Waited) {
 		after, steps, rounds := d.Uvarint(), d.Uvarint(), d.Uvarint()
 		w := Waited{Task: before + 1 + int(min(after, market.MaxTasks)),
 			For: time.Duration(min(steps, maxSeen)) * SeenStep, Rounds: int(min(rounds, maxSeen)),
-			Agent: d.name()}
+			Agent: d.Name()}
 		if w.Task >= len(r.Tasks) || steps >= maxSeen || rounds >= maxSeen {
 			d.Fail("a wait beyond all bounds, or of no task of the round")
 		}

@@ -21,11 +21,11 @@ func Check(r Round, o Outcome) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	return checkValid(&r, &o)
+	return CheckValid(&r, &o)
 }
 
-// checkValid checks the outcome of a round that is valid.
-func checkValid(r *Round, o *Outcome) error {
+// CheckValid is [Check] of a round that [Round.Validate] has passed.
+func CheckValid(r *Round, o *Outcome) error {
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
 	ws.layout.weigh(r)

@@ -142,7 +142,7 @@ func ClearChecked(r *Round, stop func() bool) (Outcome, error) {
 	}
 	o, err := clearValid(r, stop)
 	if err == nil {
-		err = checkValid(r, &o)
+		err = CheckValid(r, &o)
 	}
 	return o, err
 }

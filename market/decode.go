@@ -8,9 +8,10 @@ import (
 
 // Decoder reads values from bytes. It remembers the first fault; after that every read yields zero.
 type Decoder struct {
-	Data  []byte
-	At    int
-	Fault string
+	Data    []byte
+	At      int
+	Fault   string
+	Strings *Strings // nil: every string is its own
 }
 
 // Fail notes a fault if it is the first, and drops the rest of the data, so that no read has to check for
@@ -67,8 +68,10 @@ func (d *Decoder) Version(want byte) byte {
 // Sized reads a number of bytes, and then these.
 func (d *Decoder) Sized() []byte { return d.Bytes(d.Uvarint()) }
 
-// Text reads a string.
-func (d *Decoder) Text() string { return string(d.Sized()) }
+// Text reads a string that comes once or twice, and Name one that probably comes again.
+func (d *Decoder) Text() string { return d.Strings.Text(d.Sized()) }
+
+func (d *Decoder) Name() string { return d.Strings.Name(d.Sized()) }
 
 // Uvarint reads an integer.
 func (d *Decoder) Uvarint() uint64 {
@@ -121,6 +124,24 @@ func (d *Decoder) Varint() int64 {
 	return int64(x>>1) ^ -int64(x&1)
 }
 
+// Varints reads as many.
+func (d *Decoder) Varints(into []int64) {
+	data, at := d.Data, d.At
+	for i := range into {
+		var x uint64
+		if at < len(data) && data[at] < 0x80 {
+			x = uint64(data[at])
+			at++
+		} else {
+			d.At = at
+			x = d.longUvarint()
+			data, at = d.Data, d.At
+		}
+		into[i] = int64(x>>1) ^ -int64(x&1)
+	}
+	d.At = at
+}
+
 // Int reads a Varint as an int, and Credits one as an amount.
 func (d *Decoder) Int() int { return int(d.Varint()) }
 
@@ -151,16 +172,20 @@ func (d *decoder) end(what string) error {
 	return nil
 }
 
-// decodeList reads a count and then that many elements, of at least least bytes each.
-func decodeList[T any](d *decoder, least int, element func() T) []T {
+// decodeList reads a count and then that many elements, of at least least bytes each, into a list whose
+// memory is used again where there is enough.
+func decodeList[T any](d *decoder, list []T, least int, element func(*T)) []T {
 	n := d.Count(least)
 	if n == 0 {
-		return nil
+		return list[:0]
 	}
-	list := make([]T, n)
+	if list = list[:cap(list)]; len(list) < n { // what elements have is used again, too
+		list = make([]T, n)
+	}
+	list = list[:n]
 	for i := range list {
-		if list[i] = element(); d.Fault != "" {
-			return nil
+		if element(&list[i]); d.Fault != "" {
+			return list[:0]
 		}
 	}
 	return list

@@ -56,34 +56,39 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 // DecodeOutcome reads what [Outcome.AppendCanonical] wrote. It judges only the form; [Check] judges the
 // content. Errors are ErrEncoding.
 func DecodeOutcome(data []byte) (Outcome, error) {
-	d := decode(data)
-	d.Version(outcomeVersion)
 	var o Outcome
-	o.Awards = decodeList(d, 8, func() Award {
-		return Award{
-			Task: TaskID(d.Text()), Agent: AgentID(d.Text()), Seat: d.Int(),
-			Value: d.Credits(), Cost: d.Credits(), SlotPrice: d.Credits(), Toll: d.Credits(),
-			Premium: d.Credits(),
-		}
+	err := o.Decode(data, nil)
+	return o, err
+}
+
+// Decode is [DecodeOutcome] into an outcome whose memory is used again, with strings of s, which may be nil.
+func (o *Outcome) Decode(data []byte, s *Strings) error {
+	d := decode(data)
+	d.Strings = s
+	d.Version(outcomeVersion)
+	o.Awards = decodeList(d, o.Awards, 8, func(a *Award) {
+		a.Task, a.Agent = TaskID(d.Text()), AgentID(d.Name())
+		var n [6]int64
+		d.Varints(n[:])
+		a.Seat, a.Value, a.Cost, a.SlotPrice, a.Toll, a.Premium = int(n[0]), Credits(n[1]), Credits(n[2]),
+			Credits(n[3]), Credits(n[4]), Credits(n[5])
 	})
-	o.Planned = decodeList(d, 3,
-		func() Planned { return Planned{Task: d.Int(), Agent: d.Int(), Seat: d.Int()} })
-	o.Prices = d.prices()
-	o.Witnesses = decodeList(d, 6, func() Witness {
-		return Witness{Agent: d.Int(), Seat: d.Int(), Task: d.Int(), FromAgent: d.Int(), FromSeat: d.Int(),
+	o.Planned = decodeList(d, o.Planned, 3,
+		func(p *Planned) { *p = Planned{Task: d.Int(), Agent: d.Int(), Seat: d.Int()} })
+	o.Prices = d.prices(o.Prices)
+	o.Witnesses = decodeList(d, o.Witnesses, 6, func(w *Witness) {
+		*w = Witness{Agent: d.Int(), Seat: d.Int(), Task: d.Int(), FromAgent: d.Int(), FromSeat: d.Int(),
 			Rank: d.Int()}
 	})
-	o.Ties = d.ties()
-	o.Clients = decodeList(d, 5, func() ClientProof {
-		return ClientProof{
-			Client: d.Text(), Externality: d.Credits(), Prices: d.prices(),
-			Moves: decodeList(d, 3,
-				func() Move { return Move{Task: d.Int(), Agent: d.Int(), Seat: d.Int()} }),
-			Ties: d.ties(),
-		}
+	o.Ties = d.ties(o.Ties)
+	o.Clients = decodeList(d, o.Clients, 5, func(c *ClientProof) {
+		c.Client, c.Externality, c.Prices = d.Name(), d.Credits(), d.prices(c.Prices)
+		c.Moves = decodeList(d, c.Moves, 3,
+			func(m *Move) { *m = Move{Task: d.Int(), Agent: d.Int(), Seat: d.Int()} })
+		c.Ties = d.ties(c.Ties)
 	})
 	o.Welfare = d.Credits()
-	return o, d.end("outcome")
+	return d.end("outcome")
 }
 
 func appendPrices(b []byte, prices []SlotPrice) []byte {
@@ -94,11 +99,9 @@ func appendPrices(b []byte, prices []SlotPrice) []byte {
 	return b
 }
 
-func (d *decoder) prices() []SlotPrice {
-	return decodeList(d, 3, func() SlotPrice {
-		return SlotPrice{Agent: d.Int(), Seat: d.Int(),
-			Price: d.Credits()}
-	})
+func (d *decoder) prices(list []SlotPrice) []SlotPrice {
+	return decodeList(d, list, 3,
+		func(p *SlotPrice) { *p = SlotPrice{Agent: d.Int(), Seat: d.Int(), Price: d.Credits()} })
 }
 
 func appendTies(b []byte, ties []Tie) []byte {
@@ -109,8 +112,9 @@ func appendTies(b []byte, ties []Tie) []byte {
 	return b
 }
 
-func (d *decoder) ties() []Tie {
-	return decodeList(d, 3, func() Tie { return Tie{Agent: d.Int(), Seat: d.Int(), Rank: d.Varint()} })
+func (d *decoder) ties(list []Tie) []Tie {
+	return decodeList(d, list, 3,
+		func(t *Tie) { *t = Tie{Agent: d.Int(), Seat: d.Int(), Rank: d.Varint()} })
 }
 
 func appendInts(b []byte, list ...int64) []byte {

@@ -30,17 +30,15 @@ func DecodeEpoch(data []byte) (Epoch, error) {
 	e := Epoch{Class: d.Text(), Number: d.Uvarint()}
 	d.Fill(e.Prev[:])
 	e.Ceiling, e.Winners = d.Credits(), d.Int()
-	e.Seals = decodeList(d, 33, func() (s Sealed) {
+	e.Seals = decodeList(d, nil, 33, func(s *Sealed) {
 		s.Owner = d.Text()
 		d.Fill(s.Seal[:])
-		return s
 	})
-	e.Opened = decodeList(d, 18, func() (a Ask) {
+	e.Opened = decodeList(d, nil, 18, func(a *Ask) {
 		a.Owner, a.Amount = d.Text(), d.Credits()
 		d.Fill(a.Nonce[:])
-		return a
 	})
-	e.Lost = decodeList(d, 1, d.Text)
+	e.Lost = d.texts()
 	return e, d.end("epoch")
 }
 
@@ -58,10 +56,12 @@ func DecodeTariff(data []byte) (Tariff, error) {
 	d := decode(data)
 	d.Version(epochVersion)
 	t := Tariff{Class: d.Text(), Epoch: d.Uvarint(), Amount: d.Credits(),
-		Winners: decodeList(d, 1, d.Text)}
-	t.Standby = decodeList(d, 1, d.Text)
+		Winners: d.texts()}
+	t.Standby = d.texts()
 	return t, d.end("tariff")
 }
+
+func (d *decoder) texts() []string { return decodeList(d, nil, 1, func(s *string) { *s = d.Text() }) }
 
 func appendStrings(b []byte, list []string) []byte {
 	b = appendCount(b, len(list))

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
@@ -111,9 +112,17 @@ func appendEdges(b []byte, edges []Edge) []byte {
 // DecodeRound reads what [Round.AppendCanonical] wrote. It judges only the form; [Round.Validate] judges the
 // content. Lists that are empty come back nil. Errors are ErrEncoding.
 func DecodeRound(data []byte) (Round, error) {
+	var r Round
+	err := r.Decode(data, nil)
+	return r, err
+}
+
+// Decode is [DecodeRound] into a round whose memory is used again, with strings of s, which may be nil.
+func (r *Round) Decode(data []byte, s *Strings) error {
 	d := decode(data)
+	d.Strings = s
 	d.Version(roundVersion)
-	r := Round{Domain: d.Text(), Number: d.Uvarint()}
+	r.Domain, r.Number = d.Name(), d.Uvarint()
 	d.Fill(r.Prev[:])
 	switch n := d.Byte(); {
 	case n == 0:
@@ -126,40 +135,47 @@ func DecodeRound(data []byte) (Round, error) {
 	default:
 		d.Fail("unknown number of a rule")
 	}
-	r.Rule.Instead = d.Text()
+	r.Rule.Instead = d.Name()
 	r.Fee = d.Credits()
-	r.Tasks = decodeList(d, 5, func() Task {
-		t := Task{ID: TaskID(d.Text())}
+	r.Tasks = decodeList(d, r.Tasks, 5, func(t *Task) {
+		id := d.Sized()
+		*t = Task{ID: TaskID(d.Strings.Text(id))}
 		n := d.Uvarint()
 		if n == 0 {
-			t.Client, _, _ = strings.Cut(string(t.ID), "/")
+			before, _, _ := bytes.Cut(id, []byte{'/'})
+			t.Client = d.Strings.Name(before)
 		} else {
-			t.Client = string(d.Bytes(n - 1))
+			t.Client = d.Strings.Name(d.Bytes(n - 1))
 		}
 		if t.prefixed() != (n == 0) {
 			d.Fail("a client not said in the shortest way")
 		}
-		t.Second, t.Turn, t.Within = d.Credits(), d.Int(), time.Duration(d.Varint())
-		return t
+		var more [3]int64
+		d.Varints(more[:])
+		t.Second, t.Turn, t.Within = Credits(more[0]), int(more[1]), time.Duration(more[2])
 	})
-	r.Agents = decodeList(d, 2, func() Supply {
-		return Supply{Agent: AgentID(d.Text()), Seats: decodeList(d, 2, func() Seat {
+	r.Agents = decodeList(d, r.Agents, 2, func(a *Supply) {
+		a.Agent = AgentID(d.Name())
+		a.Seats = decodeList(d, a.Seats, 2, func(s *Seat) {
 			slots := d.Varint()
-			return Seat{Slots: int(slots >> 1), Later: slots&1 != 0, In: time.Duration(d.Varint())}
-		})}
+			*s = Seat{Slots: int(slots >> 1), Later: slots&1 != 0, In: time.Duration(d.Varint())}
+		})
 	})
-	r.Edges, r.Others = d.edges(), d.edges()
+	r.Edges = d.edges(r.Edges)
+	r.Others = d.edges(r.Others)
 	r.Pruned = Pruned{Tasks: d.Int(), Edges: d.Int(), Planned: d.Int(), Beyond: d.Int()}
-	r.Sellers = decodeList(d, 3,
-		func() Seller { return Seller{Owner: d.Text(), Class: d.Text(), Tariff: d.Credits()} })
-	return r, d.end("round")
+	r.Sellers = decodeList(d, r.Sellers, 3,
+		func(s *Seller) { *s = Seller{Owner: d.Name(), Class: d.Name(), Tariff: d.Credits()} })
+	return d.end("round")
 }
 
-func (d *decoder) edges() []Edge {
+func (d *decoder) edges(list []Edge) []Edge {
 	before := 0
-	return decodeList(d, 6, func() Edge {
-		before += d.Int()
-		return Edge{Task: before, Agent: d.Int(), Value: d.Credits(), Cost: d.Credits(), Toll: d.Credits(),
-			Own: d.Credits()}
+	return decodeList(d, list, 6, func(e *Edge) {
+		var n [6]int64
+		d.Varints(n[:])
+		before += int(n[0])
+		*e = Edge{Task: before, Agent: int(n[1]), Value: Credits(n[2]), Cost: Credits(n[3]),
+			Toll: Credits(n[4]), Own: Credits(n[5])}
 	})
 }

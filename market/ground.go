@@ -85,14 +85,16 @@ func (g *Ground) AppendCanonical(b []byte) []byte {
 	return b
 }
 
-// Ground reads what [Ground.AppendCanonical] wrote of a round.
-func (d *Decoder) Ground(r *Round) (g Ground) {
+// Ground reads what [Ground.AppendCanonical] wrote of a round, into one whose memory is used again.
+func (d *Decoder) Ground(r *Round, g *Ground) {
+	loads, stays := g.Loads[:0], g.Stays[:0]
+	*g = Ground{Loads: loads, Stays: stays}
 	n := d.Count(3)
 	if n > 0 && n != len(r.Agents) {
 		d.Fail("what slots cost is not of the round's agents")
 	}
 	if n == 0 || d.Fault != "" {
-		return g
+		return
 	}
 	whole := func(most int64) int64 { // a number of units, at most so many
 		x := d.Uvarint()
@@ -103,7 +105,7 @@ func (d *Decoder) Ground(r *Round) (g Ground) {
 		return int64(x)
 	}
 	span := func(unit time.Duration) time.Duration { return time.Duration(whole(int64(MaxIn/unit))) * unit }
-	g.Loads, g.Stays = make([]Load, n), make([]Stay, len(r.Edges))
+	g.Loads, g.Stays = resize(loads, n), resize(stays, len(r.Edges))
 	for i := range g.Loads {
 		l := &g.Loads[i]
 		*l = Load{Second: Credits(whole(int64(MaxWorth))), Service: span(time.Millisecond)}
@@ -115,8 +117,7 @@ func (d *Decoder) Ground(r *Round) (g Ground) {
 	for i := range g.Stays {
 		g.Stays[i] = Stay{span(time.Millisecond), span(PrefillStep), int(whole(MaxSlots))}
 		if d.Fault != "" {
-			return Ground{}
+			return
 		}
 	}
-	return g
 }

@@ -103,10 +103,11 @@ func TestTimesFarApart(t *testing.T) {
 		for _, at := range times {
 			b := (&Ground{At: learned, Loads: make([]Load, 1)}).AppendCanonical(nil)
 			d := Decoder{Data: b}
-			g := d.Ground(&r)
+			var g, later Ground
+			d.Ground(&r, &g)
 			b = (&Ground{At: at, Loads: make([]Load, 1)}).AppendCanonical(nil)
 			e := Decoder{Data: b}
-			later := e.Ground(&r)
+			e.Ground(&r, &later)
 			if d.Fault != "" || e.Fault != "" {
 				continue
 			}

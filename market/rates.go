@@ -128,6 +128,9 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 	}
 	lowest := x.Of(g.Common, g.At)
 	common := PerSecond(lowest.PriceAt(g.At), g.Service)
+	w := wanted.Get().(*wants)
+	defer wanted.Put(w)
+	w.rates = resize(w.rates, len(r.Agents))
 	if said {
 		if k, in := r.place(g.Common); in && (g.Loads[k].Running == 0 || g.Loads[k].Service != g.Service) {
 			return fmt.Errorf("%w: everybody is said to pay agent %s's price for %v, and %d run there for %v",
@@ -135,7 +138,8 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 		}
 		for i := range r.Agents {
 			l, id := &g.Loads[i], r.Agents[i].Agent
-			if want := x.Of(id, g.At).PriceAt(g.At); l.Second != want {
+			w.rates[i] = x.Of(id, g.At)
+			if want := w.rates[i].PriceAt(g.At); l.Second != want {
 				return fmt.Errorf("%w: a second at agent %s costs %s, want %s", ErrRates, id, l.Second, want)
 			}
 			here := PerSecond(l.Second, l.Service) // of equal agents it is the first
@@ -148,11 +152,12 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 	for i := range r.Edges {
 		e, toll, own := &r.Edges[i], Credits(0), Credits(0)
 		if said {
-			client, rate, stay := r.Tasks[e.Task].Client, x.Of(r.Agents[e.Agent].Agent, g.At), g.Stays[i]
-			l := &g.Loads[e.Agent]
-			toll = stay.Toll(l.Second, l.Running, common)
-			own = toll - min(toll, stay.Toll(rate.Without(g.At, client), max(0, l.Running-stay.Mine),
-				PerSecond(lowest.Without(g.At, client), g.Service)))
+			l, stay := &g.Loads[e.Agent], &g.Stays[i]
+			if toll = stay.Toll(l.Second, l.Running, common); toll > 0 { // else nothing of it is anybody's
+				client := r.Tasks[e.Task].Client
+				own = toll - min(toll, stay.Toll(w.rates[e.Agent].Without(g.At, client),
+					max(0, l.Running-stay.Mine), PerSecond(lowest.Without(g.At, client), g.Service)))
+			}
 		}
 		if want := set(i) - toll; e.Toll != want || e.Own != own {
 			return fmt.Errorf("%w: task %s on agent %s: toll %s, of which %s is not charged, want %s and %s",

@@ -22,6 +22,8 @@ type wants struct {
 	own  []Credits // likewise: what it has in the plan
 	free []int     // of each agent: free slots that the plan leaves
 	keep []time.Duration
+
+	rates []Rate // of each agent, as a check finds them
 }
 
 // of begins with a round in which nobody has a seat yet.

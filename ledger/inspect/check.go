@@ -343,7 +343,7 @@ func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 	var found []ledger.Finding
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
-	a.Rounds = func(r ledger.RoundCheck) {
+	a.Rounds = func(r *ledger.RoundCheck) {
 		room <- struct{}{}
 		wg.Go(func() {
 			f := r.Findings()
