@@ -270,8 +270,8 @@ func (r *Run) End(a Answer, err error) Ending {
 		Result: bus.Result{
 			Client: d.Task.Client, Task: d.Task.ID, Session: d.Task.Session, Hub: d.Domain,
 			Agent: r.agent, Model: r.model, Stop: a.Stop,
-			Receipt: &bus.Receipt{ID: d.Hold, Journal: d.Journal, Round: d.Round, Epoch: d.Epoch,
-				Earlier: d.Earlier},
+			Receipt: &bus.Receipt{ID: d.Hold, Index: d.Index, Journal: d.Journal, Round: d.Round,
+				Epoch: d.Epoch, Earlier: d.Earlier},
 		},
 	}
 	c, res := &e.Completion, &e.Result

@@ -71,7 +71,9 @@ type Extra struct {
 
 // Receipt names the record that settles a task.
 type Receipt struct {
-	ID      string `json:"id" msgpack:"id"` // of the hold: "<journal>/<round>/<slot>"
+	ID string `json:"id" msgpack:"id"` // of the hold: "<journal>/<round>/<slot>"
+	// of the hold's record in the journal, from 0 on
+	Index   int64  `json:"index,omitempty" msgpack:"index,omitempty"`
 	Journal string `json:"journal" msgpack:"journal"`
 	Round   uint64 `json:"round" msgpack:"round"`
 	Epoch   int64  `json:"epoch" msgpack:"epoch"`

@@ -13,6 +13,7 @@ type Dispatch struct {
 	Journal   string `msgpack:"journal"`
 	Round     uint64 `msgpack:"round"`
 	Hold      string `msgpack:"hold" want:"needed"` // id of the hold record, unique for ever
+	Index     int64  `msgpack:"index,omitempty"`    // of that record in the journal, from 0 on
 	Task      Task   `msgpack:"task"`
 	Model     string `msgpack:"model"`      // what the engine is asked for
 	MaxTokens int    `msgpack:"max_tokens"` // of the answer, which is cut there

@@ -12,7 +12,9 @@ import (
 	"souk/bus"
 	"souk/cmd/local"
 	"souk/cmd/replay"
+	"souk/ledger"
 	"souk/ledger/inspect"
+	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -160,8 +162,22 @@ func TestWhereASlotIsFreeTheFeeIsAll(t *testing.T) {
 	if o := own.Result; o.Code != "" || o.Toll != -fee || o.Own != 0 || o.Premium != fee {
 		t.Errorf("beside its client's own: %+v", o)
 	}
-	journal := filepath.Join(dir, "journal", r.Receipt.Journal)
-	shown, err := inspect.Explain(t.Context(), journal, r.Receipt.Round)
+	path := filepath.Join(dir, "journal", r.Receipt.Journal)
+	n := int64(0)
+	if err := journal.Read(path, func(f ledger.Frame) error {
+		for _, rec := range f.Records {
+			for _, of := range []*bus.Receipt{r.Receipt, own.Result.Receipt} {
+				if (rec.ID == of.ID) != (n == of.Index) {
+					t.Errorf("record %d is %s, and the receipt says %+v", n, rec.ID, *of)
+				}
+			}
+			n++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := inspect.Explain(t.Context(), path, r.Receipt.Round)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,8 @@ const (
 // a pure state machine, shared by writer, audit and tests: the same records always give the same Book.
 // Not for use by several goroutines at once.
 type Book struct {
+	Size int64 // records in all frames, which is the number of the next one
+
 	head     head
 	accounts map[string]*market.Credits
 	near     [1 << 8]nearby    // of accounts
@@ -169,6 +171,7 @@ func (b *Book) applyFrame(f *Frame, heads []roundHead) error {
 		b.head = before
 		return fmt.Errorf("frame %d: %w", f.Seq, err)
 	}
+	b.Size += int64(len(f.Records))
 	if says(f.Records) {
 		b.head.Said = b.head.Seq
 	}
@@ -192,6 +195,7 @@ func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
 	if err := b.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
 		return Frame{}, err
 	}
+	b.Size += int64(len(records))
 	if says(records) {
 		b.head.Said = b.head.Seq
 	}

@@ -37,6 +37,7 @@ type HistoryLimits struct {
 // Past is a hold as a journal tells it. Capture or Void is set if it has ended, Award if it has not.
 type Past struct {
 	Hold    *Hold
+	Index   int64    // of the hold's record in the journal, from 0 on
 	Held    int64    // Unix nanoseconds
 	Earlier []string // holds of earlier attempts of the task, as far as they were known when it was made
 	Award   *market.Award
@@ -110,7 +111,7 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 			round = &raw{round: slices.Clone(bytes[0].round), outcome: slices.Clone(bytes[0].outcome)}
 			bytes = bytes[1:]
 		case KindHold:
-			h.begin(r.Hold, f.Time, round)
+			h.begin(r.Hold, h.book.Size-int64(len(f.Records)-i), f.Time, round)
 		case KindCapture:
 			h.end(r.Capture.Hold, r, f.Time)
 		case KindVoid:
@@ -135,9 +136,9 @@ func lastOf(list []Transfer, most int) []Transfer {
 	return list
 }
 
-func (h *History) begin(hold *Hold, now int64, round *raw) {
+func (h *History) begin(hold *Hold, index, now int64, round *raw) {
 	k, _ := keyOf(hold.Round, hold.Slot)
-	p := &Past{Hold: hold, Held: now, won: round}
+	p := &Past{Hold: hold, Index: index, Held: now, won: round}
 	if old := h.last[p.task()]; old != nil && hold.Attempt > 0 && (old.Capture != nil || old.Void != nil) {
 		p.Earlier = append(slices.Clone(old.Earlier), old.id(h.book.head.Journal))
 	}

@@ -232,3 +232,30 @@ func FuzzHistory(f *testing.F) {
 		}
 	})
 }
+
+// A history knows which record of the journal each hold is, whether it comes from a snapshot or not.
+func TestAHoldKnowsItsRecord(t *testing.T) {
+	live, _ := trade(t, 7, 200)
+	at := map[string]int64{}
+	for _, f := range live.frames {
+		for i := range f.Records {
+			at[f.Records[i].ID] = int64(len(at))
+		}
+	}
+	h := historyOf(t, allOfIt, store(live.frames), 31, 150)
+	all, err := h.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range h.Ended() {
+		all = append(all, *p)
+	}
+	if len(all) < 20 || h.book.Size != int64(len(at)) {
+		t.Fatalf("%d holds of %d records, and the book counts %d", len(all), len(at), h.book.Size)
+	}
+	for _, p := range all {
+		if id := p.id(h.book.head.Journal); p.Index != at[id] {
+			t.Errorf("hold %s is record %d, want %d", id, p.Index, at[id])
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 // saved is a history in a snapshot, by package learned. One that another build has written is ignored, and
 // its journal is read from the first frame.
 type saved struct {
+	Size     int64
 	Head     head
 	Accounts map[string]*market.Credits
 	Ended    []ended
@@ -39,7 +40,8 @@ type saved struct {
 // saved shares its maps with the history.
 func (h *History) saved() saved {
 	b := h.book
-	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended.list[b.ended.first:], Ops: b.ops,
+	return saved{Size: b.Size, Head: b.head, Accounts: b.accounts,
+		Ended: b.ended.list[b.ended.first:], Ops: b.ops,
 		OpsQ: b.opsQ, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
 		Budgets: b.budgets, Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
 		Ends: h.ends, Returns: h.returns, Grants: h.grants}
@@ -77,7 +79,7 @@ func (h *History) Load(snapshot []byte) error {
 // to it. That proves nothing of the journal, but no account is short, and every hold is covered.
 func (h *History) take(s *saved) (err error) {
 	b := h.book
-	b.head, b.opsQ, h.returns = s.Head, s.OpsQ, s.Returns
+	b.Size, b.head, b.opsQ, h.returns = s.Size, s.Head, s.OpsQ, s.Returns
 	if b.usual = s.Usual; !b.usual.valid() {
 		return errors.New("no usual cost of tasks")
 	}

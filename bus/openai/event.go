@@ -169,7 +169,7 @@ func (o Out) deal(r *bus.Result) Out {
 		Raw(`,"cost":`).Raw(r.Cost.String()).Raw(`,"premium":`).Raw(r.Premium.String()).
 		Raw(`,"paid":`).Raw(r.Paid().String())
 	if r.Receipt != nil {
-		o = o.Raw(`,"receipt":`).Str(r.Receipt.ID)
+		o = o.Raw(`,"receipt":`).Str(r.Receipt.ID).Raw(`,"record":`).Int(int(r.Receipt.Index))
 	}
 	if r.Message != "" { // such as why it was cut
 		o = o.Raw(`,"message":`).Str(r.Message)

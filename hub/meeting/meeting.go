@@ -209,7 +209,7 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 	first, service := r.fleet.Within(&a.Agent, prompt, e.MaxTokens)
 	h.Most, h.Expires, h.First = e.Most, h.Sent.Add(service+r.cfg.HoldGrace), first+r.cfg.HoldGrace/2
 	h.Timeout = service + r.cfg.HoldGrace/2
-	h.Award, h.Own = *aw, in.Own(*aw)
+	h.Award, h.Own, h.Index = *aw, in.Own(*aw), r.turn.Book.Size+1+int64(slot)
 	if x := &t.Asks; x.Source.Session != 0 && !x.Media { // pictures and sound have names alone
 		h.Verified = a.Forecast.Cache.Verified(x.Source.Session, x.Prompt)
 	}

@@ -27,7 +27,7 @@ const (
 func (r *Room) handOut(h *Hold) {
 	c := &h.Rec
 	d := bus.Dispatch{Kind: c.Kind, Domain: r.turn.Domain, Epoch: r.turn.Epoch, Journal: r.turn.Journal,
-		Round: c.Round, Hold: h.ID, Boot: c.Boot, Task: *h.Msg, Earlier: h.Task.Earlier,
+		Round: c.Round, Hold: h.ID, Index: h.Index, Boot: c.Boot, Task: *h.Msg, Earlier: h.Task.Earlier,
 		Model: c.Model, MaxTokens: c.MaxTokens, Asserted: c.Asserted,
 		Price: c.Price, Tariff: c.Tariff, Settle: c.Settle, Quoted: c.Quoted, Premium: c.Premium, Fee: c.Fee,
 		CostCap: c.Amount - c.Premium, Cached: h.Verified, SlotPrice: h.Award.SlotPrice, Toll: h.Award.Toll,

@@ -11,8 +11,8 @@ import (
 
 // receipt names a hold, and those that the task had before.
 func (r *Room) receipt(h *Hold) *bus.Receipt {
-	return &bus.Receipt{ID: h.ID, Journal: r.turn.Journal, Round: h.Rec.Round, Epoch: r.turn.Epoch,
-		Earlier: h.Task.Earlier}
+	return &bus.Receipt{ID: h.ID, Index: h.Index, Journal: r.turn.Journal, Round: h.Rec.Round,
+		Epoch: r.turn.Epoch, Earlier: h.Task.Earlier}
 }
 
 // acceptance says who serves a task, and where its reader is to listen for its chunks.

@@ -123,6 +123,7 @@ func (r *Room) Hears() bool { return !r.cut && !r.turn.Now().Before(r.hears) }
 // Hold is money set aside for a task that was handed to an agent. The room alone changes one that it has.
 type Hold struct {
 	ID       string
+	Index    int64 // of its record in the journal
 	Rec      ledger.Hold
 	Task     *Task
 	Msg      *bus.Task // what its client sent; nil: it is known from the journal alone
@@ -182,8 +183,8 @@ func (r *Room) Begin(h *Hold) {
 // Replayed returns a hold of the journal, and the state of its task.
 func (r *Room) Replayed(p *ledger.Past) (h Hold, t Task) {
 	c, until := p.Hold, time.Unix(0, p.Hold.Expires)
-	h = Hold{ID: ledger.HoldID(r.turn.Journal, c.Round, c.Slot), Rec: *c, Sent: r.turn.Now(), Deadline: until,
-		Expires: until}
+	h = Hold{ID: ledger.HoldID(r.turn.Journal, c.Round, c.Slot), Index: p.Index, Rec: *c, Sent: r.turn.Now(),
+		Deadline: until, Expires: until}
 	if p.Award != nil {
 		h.Award, h.Own = *p.Award, p.Own
 	}
