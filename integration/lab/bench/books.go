@@ -7,9 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"souk/integration/lab/load/proc"
 	"souk/ledger"
 	"souk/ledger/journal"
 )
@@ -33,12 +33,26 @@ func bookBars(ctx context.Context, o Options) ([]Bar, error) {
 		begin := time.Now()
 		cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, "ledger"), "spend", "--by", "client,model",
 			"-O", "csv", "--data", dir)
-		if out, err := cmd.Output(); err != nil {
-			return nil, fmt.Errorf("ledger spend: %w: %s", err, out)
+		if err := cmd.Start(); err != nil {
+			return nil, err
 		}
-		used := cmd.ProcessState
-		return []float64{time.Since(begin).Seconds(), (used.UserTime() + used.SystemTime()).Seconds(),
-			float64(used.SysUsage().(*syscall.Rusage).Maxrss) / 1024}, nil
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		most, t := int64(0), time.NewTicker(10*time.Millisecond)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				if n, err := proc.RSS(cmd.Process.Pid); err == nil {
+					most = max(most, n)
+				}
+				continue
+			case err = <-ended:
+			}
+			used := cmd.ProcessState
+			return []float64{time.Since(begin).Seconds(), (used.UserTime() + used.SystemTime()).Seconds(),
+				float64(most) / (1 << 20)}, err
+		}
 	})
 	if err != nil {
 		return nil, err
