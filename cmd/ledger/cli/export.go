@@ -125,19 +125,23 @@ func (x *exporter) journal(s *inspect.Source) error {
 	return err
 }
 
-// speaks says what a record is about.
-func speaks(of *ledger.Fact) about {
-	h, r := of.Hold, of.Record
-	switch {
-	case h != nil:
-	case r.Hold != nil:
-		h = r.Hold
-	case r.Transfer != nil:
-		return about{Client: r.Transfer.Client}
-	case r.Move != nil:
-		return about{Client: r.Move.From}
-	default:
-		return about{}
+// speaks says what a record is about: its hold, or else whose accounts it moves.
+func speaks(of *ledger.Fact) (o about) {
+	h := of.Hold
+	if h == nil {
+		h = of.Record.Hold
 	}
-	return about{h.Client, h.Agent, h.Model, h.Task, h.Key}
+	if h != nil {
+		return about{h.Client, h.Agent, h.Model, h.Task, h.Key}
+	}
+	for _, l := range of.Record.Legs {
+		switch part := strings.Split(l.Account, ":"); {
+		case len(part) != 3:
+		case part[0] == "client":
+			o.Client = cmp.Or(o.Client, part[1])
+		case part[0] == "agent":
+			o.Agent = cmp.Or(o.Agent, part[1])
+		}
+	}
+	return o
 }
