@@ -146,7 +146,7 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, MaxTokens: d.MaxTokens,
 		Model: cmp.Or(d.Model, a.cfg.Model), // of when it was accepted
 		Salt:  d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens,
-		First: time.Duration(d.FirstMS) * time.Millisecond}
+		First: time.Duration(d.LimitMS) * time.Millisecond}
 	if d.Open && d.Task.Resume == nil {
 		r.MaxTokens = 0
 	}

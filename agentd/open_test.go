@@ -13,7 +13,7 @@ import (
 // hold covers it ends with length, and its result says what to do.
 func TestAnAnswerWithoutMaxTokens(t *testing.T) {
 	d := bus.Dispatch{Hold: "h", MaxTokens: 4000, Open: true, Settle: market.SettleMetered, CostCap: 20,
-		FirstMS: 7000,
+		LimitMS: 7000,
 		Price:   market.Price{Miss: 1, Out: 1_000_000},
 		Task: bus.Task{Client: "c", ID: "t", Kind: bus.KindChat, Stream: true,
 			Prompt: bus.Prompt{Tokens: 10}}}

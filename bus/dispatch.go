@@ -45,7 +45,9 @@ type Dispatch struct {
 	PromptMost int `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
-	FirstMS int64 `msgpack:"first_ms,omitempty" want:"ms"` // from receipt: how late the first token may come
+	FirstMS int64 `msgpack:"first_ms,omitempty" want:"ms"` // from receipt: how late the first token is quoted
+	// from receipt: where no token has come by then the engine has failed
+	LimitMS int64 `msgpack:"limit_ms,omitempty" want:"ms"`
 	// from receipt: where no token has come by then the agent reports it, see [Summary]; 0: it need not
 	WatchMS int64 `msgpack:"watch_ms,omitempty" want:"ms"`
 	// prompt tokens that are billed as cached, whatever the engine finds: the agent got the task because its

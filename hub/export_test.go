@@ -153,8 +153,8 @@ func (n *Node) Accepted(hold string) bool { return n.hold(hold).State == settle.
 // Stands says how a dispatch stands in its agent's queue and learning.
 func (n *Node) Stands(hold string) string {
 	h := n.hold(hold)
-	return fmt.Sprintf("%d in the queue, %d under way, run %v; %+v, %v", h.Agent.Load(0).Waiting,
-		len(h.Agent.Runs()), h.Expected.Run != nil, h.Expected.Features, h.Expected.TTFT)
+	return fmt.Sprintf("%d in the queue, %d under way, run %v; %+v, %v, %v", h.Agent.Load(0).Waiting,
+		len(h.Agent.Runs()), h.Expected.Run != nil, h.Expected.Features, h.Expected.TTFT, h.First)
 }
 
 // Knows reports whether the Node knows a task.

@@ -121,10 +121,10 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	t.Wait(m.Inbox)
 	h.Agent.End(h.Rec.Client, h.Rec.Task) // it is not beside itself
 	now := n.turn.Nano()
-	h.Expected, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
+	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
 	n.takes(h)
-	n.settle.TakeUp(&h.Hold, m, t.Deadline(), n.settle.WatchFor(h.Rec.Agent, h.Watch))
+	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Rec.Agent, h.Watch))
 }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,

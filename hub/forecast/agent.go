@@ -204,16 +204,29 @@ type Expected struct {
 	Run        *prefix.Run      // of it, in what its agent is believed to hold
 }
 
-// Expect says what is expected of a task at an agent with so much in hand, and within which time its first
-// token comes nearly always; where too few were seen, several times what is expected.
-func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expected, within time.Duration) {
+// Expect says what is expected of a task at an agent with so much in hand, the latest that its first token is
+// quoted to come, and within which time it comes nearly always: where too few were seen, at worst.
+func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expected, first,
+	within time.Duration) {
 	x.Estimate = r.At(now, t, a)
 	x.Features, x.TTFT = t.Features(&x.Estimate), a.Line().Later(x.First, x.Work, in)
+	first = worstFirst(a.Means, t, &x.Estimate, in)
 	within, known := a.Watch(x.TTFT)
 	if !known {
-		within = 2*time.Second + firstTimes*x.TTFT
+		within = first
 	}
-	return x, within
+	return x, first, within
+}
+
+// worstFirst is several times what is expected, with nothing cached, as the client may know that what is
+// inferred is wrong, and the most tokens for a picture, as nobody knows how many it has.
+func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Delay) time.Duration {
+	f := t.Features(e)
+	if f.Cached = 0; t.Media {
+		f.Prompt, f.Counted = max(f.Prompt, e.Most), 0
+	}
+	first, work, _ := m.Line().Idle(f)
+	return 2*time.Second + firstTimes*m.Line().Later(first, work, in)
 }
 
 // Sends has an agent of such a load be given a task under a hold: it is in what that is believed to hold. It

@@ -4,9 +4,35 @@ import (
 	"testing"
 	"time"
 
+	"souk/hub/estimate"
 	"souk/hub/predict"
 	"souk/market"
 )
+
+// The latest first token is that of a prompt of which nothing is cached, however much is believed to be; a
+// picture counts with the most tokens that it may have.
+func TestWorstFirst(t *testing.T) {
+	m := predict.NewMeans()
+	task := Task{Prompt: prompt(1000), MaxTokens: 400}
+	cold := estimate.Estimate{Prompt: 1000, MaxTokens: 400, Output: 100, Most: 5000}
+	warm := cold
+	warm.Cached = 900
+	in := estimate.Delay{All: time.Second, Queue: time.Second}
+	idle := worstFirst(m, &task, &cold, estimate.Delay{})
+	if first := m.First(task.Features(&cold)); idle < 2*time.Second+3*first || idle > time.Minute {
+		t.Errorf("%v, where %v is expected", idle, first)
+	}
+	if got := worstFirst(m, &task, &warm, estimate.Delay{}); got != idle {
+		t.Errorf("%v with most of the prompt cached, %v with none", got, idle)
+	}
+	if got := worstFirst(m, &task, &cold, in); got < idle+3*time.Second {
+		t.Errorf("%v behind a second's work, %v without", got, idle)
+	}
+	task.Media = true
+	if got := worstFirst(m, &task, &cold, estimate.Delay{}); got <= idle {
+		t.Errorf("%v with pictures, %v without", got, idle)
+	}
+}
 
 // A second of an engine is worth the tokens that it computes in it, at its card: as is assumed first, then as
 // was seen.

@@ -201,13 +201,13 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 	h := &Hold{Hold: settle.Hold{ID: ledger.HoldID(r.cfg.Journal, in.Number, slot), Task: &t.Task, Msg: t.Msg,
 		Deadline: t.Deadline(), Unread: t.Own(), Sent: r.turn.Now()}, Whose: t, Agent: a}
 	now, e := r.turn.Nano(), &h.Expected.Estimate
-	h.Expected, h.Watch = r.forecasts.Expect(now, &t.Asks, &a.Forecast, a.Backlog(now))
+	h.Expected, h.First, h.Watch = r.forecasts.Expect(now, &t.Asks, &a.Forecast, a.Backlog(now))
 	prompt := e.Prompt
 	if t.Asks.Media { // nobody knows how many tokens a picture has before it was computed
 		prompt = max(prompt, e.Most)
 	}
 	first, service := r.fleet.Within(&a.Agent, prompt, e.MaxTokens)
-	h.Most, h.Expires, h.First = e.Most, h.Sent.Add(service+r.cfg.HoldGrace), first+r.cfg.HoldGrace/2
+	h.Most, h.Expires, h.Limit = e.Most, h.Sent.Add(service+r.cfg.HoldGrace), first+r.cfg.HoldGrace/2
 	h.Timeout = service + r.cfg.HoldGrace/2
 	h.Award, h.Own, h.Index = *aw, in.Own(*aw), r.turn.Book.Size+1+int64(slot)
 	if x := &t.Asks; x.Source.Session != 0 && !x.Media { // pictures and sound have names alone

@@ -33,6 +33,7 @@ func (r *Room) handOut(h *Hold) {
 		CostCap: c.Amount - c.Premium, Cached: h.Verified, SlotPrice: h.Award.SlotPrice, Toll: h.Award.Toll,
 		Own: h.Own, TimeoutMS: min(max(1, h.Timeout.Milliseconds()), bus.MaxPatient)}
 	d.FirstMS, d.WatchMS = min(h.First.Milliseconds(), d.TimeoutMS), min(h.Watch.Milliseconds(), d.TimeoutMS)
+	d.LimitMS = min(h.Limit.Milliseconds(), d.TimeoutMS)
 	if d.Task.Inbox, d.Task.Voucher, d.Task.Tags = "", nil, ""; h.Msg.Carried() > 0 {
 		d.Whole = h.Task.Whole
 	}

@@ -281,8 +281,9 @@ func TestTakenUpAgain(t *testing.T) {
 	h.agent.Joined = false
 	h.room.Claimed(x)
 	h.pass(time.Second)
-	h.room.TakeUp(x, m, h.turn.Now().Add(time.Minute), 2*time.Second)
-	if x.First != x.Timeout || x.Watch != 2*time.Second || x.Timeout != 59*time.Second {
+	h.room.TakeUp(x, m, h.turn.Now().Add(time.Minute), time.Second, 2*time.Second)
+	if x.First != time.Second || x.Limit != x.Timeout || x.Watch != 2*time.Second ||
+		x.Timeout != 59*time.Second {
 		t.Errorf("its agent is told %v, %v and %v", x.First, x.Watch, x.Timeout)
 	}
 	h.only()
@@ -302,7 +303,7 @@ func TestTakenUpAgain(t *testing.T) {
 	y.Msg = nil
 	h.room.Found(y)
 	h.agent.Boot, h.said = 2, nil
-	h.room.TakeUp(y, m, h.turn.Now().Add(time.Minute), time.Second)
+	h.room.TakeUp(y, m, h.turn.Now().Add(time.Minute), time.Second, 0)
 	h.pass(2 * time.Second)
 	h.only(y.ID+" void by agent lost", y.ID+" waits again")
 	h.check()

@@ -137,6 +137,7 @@ type Hold struct {
 	// what the agent is told, beside the record
 	Timeout  time.Duration // until its account is due
 	First    time.Duration // the latest that its first token was quoted to come
+	Limit    time.Duration // without a first token by then its engine has failed
 	Watch    time.Duration // it reports if no first token has come by then; 0: it need not
 	Verified int           // tokens of the prompt that it holds for certain, as it served the same text
 	Award    market.Award
@@ -210,10 +211,10 @@ func (r *Room) add(h *Hold) {
 // it never left, since the hub died between its journal and its agents. To an agent that has it already it is
 // the same dispatch. One that this hub has not claimed yet would refuse it, so that waits for the claim, as
 // long as a reply is waited for. So would one that was started again, which may still say what it served.
-func (r *Room) TakeUp(h *Hold, m *bus.Task, deadline time.Time, watch time.Duration) {
+func (r *Room) TakeUp(h *Hold, m *bus.Task, deadline time.Time, first, watch time.Duration) {
 	h.Msg, h.Deadline, h.Sent = m, deadline, r.turn.Now()
-	h.Timeout, h.Watch = h.Expires.Sub(h.Sent), watch
-	h.First = h.Timeout
+	h.Timeout, h.First, h.Watch = h.Expires.Sub(h.Sent), first, watch
+	h.Limit = h.Timeout
 	h.Task.Told, h.Task.Reply = false, m.Reply
 	if a := r.hub.Agent(h); !a.Joined || a.former(h) {
 		r.happens(h, SentEarly)
