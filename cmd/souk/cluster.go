@@ -182,7 +182,7 @@ func (c *cluster) start(ctx context.Context, g *group) error {
 				return err
 			}
 		}
-		if i == 0 || i == 1 { // NATS and etcd, then the clients' money
+		if i == 0 { // NATS and etcd; a treasury may wait for a hub, and a hub for the treasury
 			if err := g.await(ctx, stage); err != nil {
 				return err
 			}
