@@ -22,7 +22,11 @@ const (
 	// surplus of a hub leaves, to Client or outside: its ID is DistributeID(Hub, number); without an amount
 	// the answer has the surplus
 	OpDistribute = "distribute"
-	OpClose      = "close" // a hub that has given everything back ends
+	// an operator: what Hub owes Order.Agent is paid, once by Order.Ref; without an amount the answer has
+	// what each hub owes it
+	OpRemit  = "remit"
+	OpRefund = "refund" // an operator: the client of Order.Receipt gets some of it back, once by Order.Ref
+	OpClose  = "close"  // a hub that has given everything back ends
 	// an operator: the journal of Hub is gone for good, and clients' money there comes back to them
 	OpWriteOff = "writeoff"
 )
@@ -56,11 +60,11 @@ type FundsRequest struct {
 	// allot: the whole need of the task that waits for it. Least is that, less the client's money at the hub;
 	// once the hub has given that back it needs all of this
 	Needs market.Credits `json:"needs,omitempty" msgpack:"needs,omitempty"`
-	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal;
-	// allot: the hub's last return before it computed its need
-	After       uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
-	Returned    uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
-	Distributed uint64 `json:"distributed,omitempty" msgpack:"distributed,omitempty"`
+	// allotted: grants numbered above this; close: the last grant, return and order in its journal; allot:
+	// the hub's last return before it computed its need
+	After    uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
+	Returned uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
+	Ordered  uint64 `json:"ordered,omitempty" msgpack:"ordered,omitempty"`
 	// of the asking hub, where it hears a Recall; empty: it hears none
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
 	// allotted: the time by the hub's clock
@@ -83,6 +87,8 @@ type FundsRequest struct {
 	Hubs    bool   `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 	UsesDay int64  `json:"uses_day,omitempty" msgpack:"uses_day,omitempty"`
 	UsesKey string `json:"uses_key,omitempty" msgpack:"uses_key,omitempty" want:"id?"`
+	// deposit, payout, move, distribute, remit, refund: what the operator says of it
+	Order *tip.Order `json:"order,omitempty" msgpack:"order,omitempty"`
 	// writeoff: do it; else only compute it
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
 	// of who asks as a hub: its checkpoints, and what it has cosigned
@@ -122,8 +128,10 @@ type FundsReply struct {
 	Ended bool `json:"ended,omitempty" msgpack:"ended,omitempty"`
 	// with CodeAllotmentPending: when to ask again, with the same id
 	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty" want:"ms"`
-	// distribute: which one was made, or comes next, and what is left of the hub's surplus
+	// distribute, remit, refund: which order was made, or comes next, and it; and what is left of the hub's
+	// surplus
 	Number  uint64         `json:"number,omitempty" msgpack:"number,omitempty"`
+	Order   *tip.Ordered   `json:"order,omitempty" msgpack:"order,omitempty"`
 	Surplus market.Credits `json:"surplus,omitempty" msgpack:"surplus,omitempty" want:"sum"`
 	// The treasury's journal, which every grant of it is of, and how far it is; nil: it may be an older copy.
 	Journal tip.Sum   `json:"journal,omitzero" msgpack:"journal"`
@@ -141,7 +149,8 @@ type FundsReply struct {
 	Attest *Attest `json:"attest,omitempty" msgpack:"attest,omitempty"`
 	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
 	Here tip.Sum `json:"-" msgpack:"-"`
-	// balance: all hubs that were granted more than they returned
+	// balance: all hubs that were granted more than they returned; remit: those that may owe the agent
+	// something
 	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
 
@@ -156,7 +165,8 @@ type HubFunds struct {
 	// of Avail, for tasks that wait for a slot
 	Reserved market.Credits `json:"reserved" msgpack:"reserved" want:"sum"`
 	// Unix time of its answer, by the treasury's clock; 0: it did not answer, and the four above are unknown
-	AtMS int64 `json:"at_ms" msgpack:"at_ms" want:"unix"`
+	AtMS int64          `json:"at_ms" msgpack:"at_ms" want:"unix"`
+	Owed market.Credits `json:"owed,omitempty" msgpack:"owed,omitempty" want:"sum"` // remit: to the agent
 	// when it last said anything; 0: never since the treasury's start
 	HeardMS int64 `json:"heard_ms" msgpack:"heard_ms" want:"unix"`
 	// what tasks came to there, where that was asked for, and the first day of which all is told, 0: all of
@@ -178,12 +188,12 @@ type Recall struct {
 	// beside Look: also what its tasks came to, as a FundsRequest asks
 	UsesDay int64  `msgpack:"uses_day,omitempty"`
 	UsesKey string `msgpack:"uses_key,omitempty" want:"id?"`
-	// Number asks for a distribution of the hub's surplus instead: so much, to a client or, for "", outside;
-	// an amount of 0 asks what there is.
-	Number uint64         `msgpack:"number,omitempty"`
-	Amount market.Credits `msgpack:"amount,omitempty"`
-	Payee  string         `msgpack:"payee,omitempty" want:"id?"`
-	Inbox  string         `msgpack:"-"` // where the answer goes
+	// The hub records Order, if it is its next; without a number it only says what there is.
+	Order *tip.Ordered `msgpack:"order,omitempty"`
+	// found by who takes it: the capture of Order's receipt, its client and agent, or why there is none
+	Found *tip.Ordered `msgpack:"-"`
+	Why   string       `msgpack:"-"`
+	Inbox string       `msgpack:"-"` // where the answer goes
 }
 
 // RecallReply is a hub's answer to a Recall; what it gave back is durable there, and on its way as a return.
@@ -196,11 +206,14 @@ type RecallReply struct {
 	Reserved market.Credits `msgpack:"reserved" want:"sum"` // of Avail
 	Accepted uint64         `msgpack:"accepted,omitempty"`  // number of the last grant taken in
 	Returned uint64         `msgpack:"returned,omitempty"`  // number of the last return made
-	// to a question for a distribution: the number of the next, never 0; the last one; and the surplus left
-	Next    uint64         `msgpack:"next,omitempty"`
-	Amount  market.Credits `msgpack:"amount,omitempty"`
-	Payee   string         `msgpack:"payee,omitempty" want:"id?"`
-	Surplus market.Credits `msgpack:"surplus,omitempty" want:"sum"`
-	Uses    []tip.Use      `msgpack:"uses,omitempty" want:"most:4096"`
-	Since   int64          `msgpack:"since,omitempty"`
+	// to an order: the number of the next, never 0; the last one; what there is for one of its kind; and why
+	// it
+	// was not recorded
+	Next  uint64         `msgpack:"next,omitempty"`
+	Last  *tip.Ordered   `msgpack:"last,omitempty"`
+	There market.Credits `msgpack:"there,omitempty" want:"sum"`
+	Ripe  market.Credits `msgpack:"ripe,omitempty" want:"sum"` // of the surplus, what a rule shares out next
+	Why   string         `msgpack:"why,omitempty" want:"text"`
+	Uses  []tip.Use      `msgpack:"uses,omitempty" want:"most:4096"`
+	Since int64          `msgpack:"since,omitempty"`
 }

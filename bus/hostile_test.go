@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -184,10 +185,14 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Recall{Client: "ada"}, "hub"},
 		{&RecallReply{Hub: "h", Client: "ada", Held: -1}, "held"},
 		{&FundsReply{Surplus: -1}, "surplus"},
-		{&Recall{Hub: "h", Client: "h", Number: 1, Amount: -1}, "amount"},
-		{&Recall{Hub: "h", Client: "h", Number: 1, Payee: "a b"}, "payee"},
-		{&RecallReply{Hub: "h", Client: "h", Payee: "a b"}, "payee"},
-		{&RecallReply{Hub: "h", Client: "h", Surplus: -1}, "surplus"},
+		{&Recall{Hub: "h", Client: "h", Order: &tip.Ordered{Number: 1, Amount: -1}}, "order.amount"},
+		{&Recall{Hub: "h", Client: "h", Order: &tip.Ordered{Number: 1, Client: "a b"}}, "order.client"},
+		{&RecallReply{Hub: "h", Client: "h", Last: &tip.Ordered{Client: "a b"}}, "last.client"},
+		{&RecallReply{Hub: "h", Client: "h", There: -1}, "there"},
+		{&FundsRequest{Order: &tip.Order{Agent: "a b"}}, "order.agent"},
+		{&FundsRequest{Order: &tip.Order{Ref: strings.Repeat("r", 1<<16)}}, "order.ref"},
+		{&FundsRequest{Order: &tip.Order{Note: "a\nb"}}, "order.note"},
+		{&FundsRequest{Amount: math.MinInt64}, "amount"},
 	} {
 		data, err := Encode(test.m)
 		if err != nil {

@@ -17,8 +17,9 @@ const (
 	RoleHub      Role = "hub"      // sells the slots of one domain
 	RoleAgentd   Role = "agentd"   // serves, as each of its agents
 	RoleTreasury Role = "treasury" // keeps the money
-	RoleOperator Role = "operator" // pays in and out, and says what becomes of surplus and of lost journals
-	RoleViewer   Role = "viewer"   // looks on
+	// pays in and out, pays agents, gives back, and says what becomes of surplus and of lost journals
+	RoleOperator Role = "operator"
+	RoleViewer   Role = "viewer" // looks on
 )
 
 // Roles lists every role.
@@ -97,7 +98,8 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 		hear("ledger.>")
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleOperator:
-		say("ledger.{deposit,payout,move,budget,distribute,writeoff}."+me, "ledger.balance.*."+me)
+		say("ledger.{deposit,payout,move,budget,distribute,remit,refund,writeoff}."+me,
+			"ledger.balance.*."+me)
 		hear("status.*")
 	case RoleViewer:
 		say("hub.*.watch." + me)

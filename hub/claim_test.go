@@ -21,8 +21,9 @@ func TestAnAccountThatCannotBeIsNamed(t *testing.T) {
 			c.Usage.Output, c.Unmetered = 40, true
 		},
 		"101 output tokens, where the stream is cut at 100": func(c *bus.Completion) { c.Usage.Output = 101 },
-		"8193 prompt tokens, where the hold covers 8192":    func(c *bus.Completion) { c.Usage.Prompt = 8193 },
-		"a cost of 0.00014001, where 0.00014 is due":        func(c *bus.Completion) { c.Cost += 10 },
+		"8193 prompt tokens, where the hold covers " +
+			"8192": func(c *bus.Completion) { c.Usage.Prompt = 8193 },
+		"a cost of 0.00014001, where 0.00014 is due": func(c *bus.Completion) { c.Cost += 10 },
 	} {
 		h, d := oneRunning(t)
 		h.accept(d)
@@ -368,7 +369,7 @@ func (h *house) across() []ledger.Finding {
 	}
 	write(ledger.NewOpen("treasury", ledger.RoleTreasury, "", [16]byte{}))
 	for _, client := range []string{"ann", "bob"} {
-		write(ledger.NewDeposit("d-"+client, client, 1000*market.Credit, "", [16]byte{}))
+		write(ledger.NewDeposit("d-"+client, client, 1000*market.Credit, nil, [16]byte{}))
 	}
 	for _, g := range h.grants {
 		write(ledger.NewGrant(g.Hub, g.Number, g.Client, g.Amount, fmt.Sprint("ask-", g.Number), [16]byte{}))

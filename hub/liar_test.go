@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/hub/account"
 	"souk/hub/settle"
 	"souk/ledger"
@@ -38,7 +39,8 @@ func TestAHubDoesNotEndBeforeItsRequests(t *testing.T) {
 	}
 	if !h.n.Book().Closed("hub-math") || h.prepaid["ann"] != 1000*market.Credit ||
 		h.replica.Avail("ann") > 0 {
-		t.Errorf("closed: %v; ann has %s; waits for %s", h.n.Book().Closed("hub-math"), h.prepaid["ann"], h.n.Money().Waits())
+		t.Errorf("closed: %v; ann has %s; waits for %s", h.n.Book().Closed("hub-math"), h.prepaid["ann"],
+			h.n.Money().Waits())
 	}
 }
 
@@ -49,25 +51,33 @@ func TestADistributionWhileARoundIsCleared(t *testing.T) {
 	all := h.replica.Balance(ledger.Surplus)
 	h.must(h.n.Step(h.now, h.task("ann", "t3", worth(9*market.Credit))))
 	h.must(h.n.Step(h.now, h.task("bob", "t3", worth(5*market.Credit))))
-	h.must(h.n.Step(h.now, &bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Number: 1,
-		Amount: all, Payee: "nobody", Inbox: "inbox.bank"}))
+	h.must(h.n.Step(h.now, &bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true,
+		Order: &tip.Ordered{Kind: "distribute", Number: 1, Amount: all, Client: "nobody"},
+		Inbox: "inbox.bank"}))
 	h.run()
 	h.pass(h.n.Config().Batch.MaxWait)
 	if h.replica.Balance(ledger.Surplus) != h.n.Book().Balance(ledger.Surplus) {
 		t.Error("the replica says other")
 	}
-	if n, payee, amount := h.replica.LastDistribute("hub-math"); n != 1 || payee != "nobody" ||
-		amount != all {
-		t.Error(n, payee, amount)
+	if last := h.replica.LastOrder("hub-math"); last.Number != 1 || last.Client != "nobody" ||
+		last.Amount != all {
+		t.Error(last)
 	}
 	for _, n := range []uint64{0, 1, 3, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		for _, amount := range []market.Credits{-1 << 63, -1, 0, 1, market.MaxCredits, market.MaxCredits + 1,
 			1<<63 - 1} {
 			for _, payee := range []string{"", "a b", strings.Repeat("x", 65), "hub-math", "treasury"} {
 				before := h.replica.Balance(ledger.Surplus)
-				_ = h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math",
-					Number: n, // may be refused
-					Amount: amount, Payee: payee, Granted: n, Inbox: "inbox.bank"})
+				for _, kind := range []string{"distribute", "remit", "refund", "deposit", ""} {
+					for _, o := range []*tip.Order{nil, {}, {Agent: "a-1", Receipt: "hub-math/1/0", Ref: "r",
+						From: "agent"},
+						{Rule: "agents"}, {Capture: &tip.Captured{Held: n, Seq: n, Paid: amount}}} {
+						_ = h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Granted: n,
+							Order: &tip.Ordered{Kind: kind, Number: n, Amount: amount, Client: payee,
+								Order: o}, // may be refused
+							Inbox: "inbox.bank"})
+					}
+				}
 				if h.replica.Balance(ledger.Surplus) != before {
 					t.Error(n, amount, payee)
 				}

@@ -480,7 +480,7 @@ func TestOldCopiesOfATreasury(t *testing.T) {
 				}
 				b, open := ledger.NewBook(), ledger.NewOpen("treasury", ledger.RoleTreasury, "",
 					[16]byte{byte(i)})
-				deposit := ledger.NewDeposit("d", "zoe", 5, "", [16]byte{byte(i)})
+				deposit := ledger.NewDeposit("d", "zoe", 5, nil, [16]byte{byte(i)})
 				if err := errors.Join(b.Apply(&open), b.Apply(&deposit)); err != nil {
 					t.Fatal(err)
 				}

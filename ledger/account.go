@@ -17,6 +17,13 @@ const (
 // Prepaid names the account of a client's money with the treasury that no hub has.
 func Prepaid(client string) string { return "client:" + client + ":prepaid" }
 
+// PrepaidOf is the client of such an account.
+func PrepaidOf(account string) (client string, ok bool) {
+	client, isClient := strings.CutPrefix(account, "client:")
+	client, ok = strings.CutSuffix(client, ":prepaid")
+	return client, ok && isClient
+}
+
 // Avail names the account of a client's money that a hub may still hold.
 func Avail(client string) string { return "client:" + client + ":avail" }
 

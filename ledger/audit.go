@@ -63,13 +63,15 @@ type Report struct {
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
 	Payments market.Credits // by clients
-	Payouts  market.Credits // to agents
+	Earned   market.Credits // by agents
 	Surplus  market.Credits
 	Fees     market.Credits
-	Findings []Finding // the first MaxFindings, in order
-	Count    int       // all of them
-	Closed   bool      // nothing can follow; known from level 2 on
-	Lost     int       // hubs whose journals were written off; likewise
+	Remitted market.Credits // of what was earned
+	Refunded market.Credits // of what was paid
+	Findings []Finding      // the first MaxFindings, in order
+	Count    int            // all of them
+	Closed   bool           // nothing can follow; known from level 2 on
+	Lost     int            // hubs whose journals were written off; likewise
 }
 
 // Audit checks one journal frame by frame, in memory that grows with open holds and accounts alone. It trusts
@@ -93,7 +95,10 @@ type Audit struct {
 	next    *RoundCheck // of the record at hand
 	moves   moves
 	budgets budgets
-	paid    map[string]market.Credits // by client, for level 5
+	paid    map[string]market.Credits // by client, for level 5, less what came back
+	back    map[string]market.Credits // of that
+	agents  market.Credits            // what went to agents' accounts, less what left them
+	claims  []Claimed
 	marked  *mark
 	lost    lost
 }
@@ -102,6 +107,7 @@ type Audit struct {
 // is read.
 func NewAudit(name string, level int) *Audit {
 	a := &Audit{name: name, level: level, book: newBareBook(), paid: map[string]market.Credits{},
+		back:    map[string]market.Credits{},
 		budgets: budgets{}, moves: moves{map[string][]move{}, map[string][]move{}, map[string][]move{}}}
 	a.dec.Strings, a.dec.room = &market.Strings{Pieces: true}, &room{}
 	return a
@@ -181,6 +187,9 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 			a.next.judged, a.next.invalid = true, round.Round.Validate()
 		}
 		head.taught = round
+	}
+	if a.level >= LevelAuctions && r.Kind == KindDistribute {
+		a.shared(seq, r)
 	}
 	err := a.book.apply(r, head)
 	if err == ErrRepeat {
@@ -293,6 +302,9 @@ func (a *Audit) note(r *Record) {
 		a.out.Rounds++
 	case r.Transfer != nil && a.level >= LevelAcross:
 		a.moves.note(r.Transfer, r.Kind)
+	}
+	if r.Kind == KindRefund && a.level >= LevelState && a.book.head.Role == RoleHub {
+		a.claims = append(a.claims, Claimed{a.book.head.Seq, r.ID, *r.Transfer})
 	}
 	if a.level >= LevelState && r.Move != nil && r.Move.Period > 0 {
 		a.early(r.Move)

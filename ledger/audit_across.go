@@ -17,10 +17,10 @@ type move struct {
 }
 
 // moves are the numbered transfers of one journal, by hub, each list in the order of its numbers: the
-// treasury's grants, reclaims and distributions, or a hub's accepts, returns and distributions.
+// treasury's grants, reclaims and orders, or a hub's accepts, returns and orders.
 type moves struct {
 	in, out map[string][]move // money to the hub, and from it
-	surplus map[string][]move
+	orders  map[string][]move
 }
 
 func (m *moves) note(t *Transfer, kind Kind) {
@@ -30,12 +30,22 @@ func (m *moves) note(t *Transfer, kind Kind) {
 		to = m.in
 	case KindReturn, KindReclaim:
 		to = m.out
-	case KindDistribute:
-		to = m.surplus
+	case KindDistribute, KindRemit, KindRefund:
+		m.orders[t.Hub] = append(m.orders[t.Hub], move{t.of(kind), t.Amount})
+		return
 	default:
 		return
 	}
 	to[t.Hub] = append(to[t.Hub], move{t.Client, t.Amount})
+}
+
+// of names an order's kind and whom it concerns, and by a checksum all else that was said.
+func (t *Transfer) of(kind Kind) string {
+	who := t.Client
+	if t.Order != nil && t.Order.Agent != "" {
+		who += " " + t.Order.Agent + " " + t.Order.Ref
+	}
+	return fmt.Sprintf("%s %s (%.8s)", kind, who, tip.SumOf(appendOrder(nil, t.Order)))
 }
 
 // Mark notes how far a hub's journal has come, for Across.
@@ -127,29 +137,34 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			known       int // of taken, those that must have been sent by now
 		}{{name, KindAccept, t.in[name], m.in[name], Treasury, "granted", h.marked.accepted},
 			{treasury.journal(), KindReclaim, m.out[name], t.out[name], "hub", "returned", len(t.out[name])},
-			{treasury.journal(), KindDistribute, m.surplus[name], t.surplus[name], "hub", "distributed",
-				len(t.surplus[name])}} {
+			{treasury.journal(), KindDistribute, m.orders[name], t.orders[name], "hub", "made orders",
+				len(t.orders[name])}} {
 			for i, got := range way.taken {
-				want := fmt.Sprintf("a transfer of the %s, which has %s %d times", way.by, way.did, len(way.sent))
+				kind := way.kind.String()
+				if way.kind == KindDistribute { // any order
+					kind, _, _ = strings.Cut(got.client, " ")
+				}
+				want := fmt.Sprintf("a transfer of the %s, which has %s %d times", way.by, way.did,
+					len(way.sent))
 				switch {
 				case i < len(way.sent) && got == way.sent[i], i >= len(way.sent) && i >= way.known:
 					continue
 				case i < len(way.sent):
 					want = fmt.Sprintf("%s of %s, as %s", way.sent[i].amount, way.sent[i].client, way.did)
 				}
-				add("I11", way.journal, numbered(name, way.kind.String(), uint64(i+1)), want, "%s of %s",
+				add("I11", way.journal, numbered(name, kind, uint64(i+1)), want, "%s of %s",
 					got.amount, got.client)
 			}
 		}
-		in, out, given := len(m.in[name]), len(m.out[name]), len(m.surplus[name])
+		in, out, given := len(m.in[name]), len(m.out[name]), len(m.orders[name])
 		if treasury.book.Closed(name) &&
-			(in != len(t.in[name]) || out != len(t.out[name]) || given != len(t.surplus[name])) {
+			(in != len(t.in[name]) || out != len(t.out[name]) || given != len(t.orders[name])) {
 			add("I11", treasury.journal(), name+"/close", fmt.Sprintf(
-				"nothing in flight: %d grants, %d returns and %d distributions in the hub's journal",
-				len(t.in[name]), len(t.out[name]), len(t.surplus[name])), "%d, %d and %d", in, out, given)
+				"nothing in flight: %d grants, %d returns and %d orders in the hub's journal",
+				len(t.in[name]), len(t.out[name]), len(t.orders[name])), "%d, %d and %d", in, out, given)
 		}
 		for client, paid := range h.paid {
-			all[client] += paid
+			all[client] += paid + h.back[client]
 		}
 		for client, paid := range h.marked.paid {
 			charged[client] += paid
@@ -166,6 +181,12 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 		overspent(treasury, all, add)
 	}
 	return out
+}
+
+// firstOrder is the id of the first of a hub's orders.
+func firstOrder(hub string, orders []move) string {
+	kind, _, _ := strings.Cut(orders[0].client, " ")
+	return numbered(hub, kind, 1)
 }
 
 // Absence is a journal that is missing here, although another journal names it.
@@ -187,9 +208,9 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 				all = append(all,
 					Absence{Treasury, name, numbered(name, KindAccept.String(), 1),
 						fmt.Sprintf("took in %d of its grants", len(m.in[name]))})
-			case len(m.surplus[name]) > 0:
+			case len(m.orders[name]) > 0:
 				all = append(all,
-					Absence{Treasury, name, numbered(name, KindDistribute.String(), 1), "gave it surplus"})
+					Absence{Treasury, name, firstOrder(name, m.orders[name]), "commanded its orders"})
 			}
 		}
 		return all
@@ -207,13 +228,15 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 		kind Kind
 		did  string
 	}{{t.in, KindGrant, "granted it money %d times"}, {t.out, KindReclaim, "took in %d of its returns"},
-		{t.surplus, KindDistribute, "distributed its surplus %d times"}} {
+		{t.orders, KindDistribute, "took in %d orders that it made"}} {
 		for name, list := range way.to {
 			if !seen[name] {
 				seen[name] = true
-				all = append(all,
-					Absence{name, treasury.journal(), numbered(name, way.kind.String(), 1),
-						fmt.Sprintf(way.did, len(list))})
+				record := numbered(name, way.kind.String(), 1)
+				if way.kind == KindDistribute {
+					record = firstOrder(name, list)
+				}
+				all = append(all, Absence{name, treasury.journal(), record, fmt.Sprintf(way.did, len(list))})
 			}
 		}
 	}
@@ -223,10 +246,12 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 
 // Finding is the absence as a violation (level 5).
 func (x Absence) Finding() Finding {
-	found := fmt.Sprintf("no journal of that name: it is missing, or another machine keeps it (--elsewhere %s)",
+	found := fmt.Sprintf("no journal of that name: it is missing, or another machine keeps it (--elsewhere "+
+		"%s)",
 		x.Journal)
 	if x.Journal != Treasury {
-		found += fmt.Sprintf("; one that is lost for good is written off: souk writeoff %s (deploy/runbook.md: a "+
+		found += fmt.Sprintf("; one that is lost for good is written off: souk writeoff %s "+
+			"(deploy/runbook.md: a "+
 			"hub's journal is lost)", x.Journal)
 	}
 	return Finding{Level: LevelAcross, Invariant: "I11", Journal: x.By, Record: x.Record,

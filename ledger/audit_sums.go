@@ -10,8 +10,8 @@ import (
 )
 
 // conserve does the sums of level 3 for a record that the book has taken, from the legs and independently of
-// the book's rules: payments = payouts + surplus + fees, and what left or entered the journal. What holds for
-// every record holds for every round (iemas Eq. 9).
+// the book's rules: payments = earnings + surplus + fees, and what left or entered the journal. What holds
+// for every record holds for every round (iemas Eq. 9).
 func (a *Audit) conserve(seq uint64) {
 	r := a.rec
 	var paid, agents, surplus, fee, other market.Credits // a balance has room for each of them
@@ -20,9 +20,11 @@ func (a *Audit) conserve(seq uint64) {
 		switch {
 		case isClient:
 			paid -= l.Amount
-			if r.Kind == KindCapture && a.level >= LevelAcross {
+			if end := r.Kind == KindCapture || r.Kind == KindRefund; end && a.level >= LevelAcross {
 				client, _, _ = strings.Cut(client, ":")
-				a.paid[client] -= l.Amount
+				if a.paid[client] -= l.Amount; r.Kind == KindRefund {
+					a.back[client] += l.Amount
+				}
 			}
 		case strings.HasPrefix(l.Account, "agent:"):
 			agents += l.Amount
@@ -36,12 +38,17 @@ func (a *Audit) conserve(seq uint64) {
 	}
 	if s := agents + surplus + fee + other; s != paid { // the book would have refused it: the two disagree
 		a.wrong(LevelConservation, seq, "I1", r.ID, fmt.Sprintf("payments of %s", paid),
-			"payouts, surplus and fees of %s", s)
+			"earnings, surplus and fees of %s", s)
 	}
-	if r.Kind == KindCapture {
-		o := &a.out
-		o.Payments, o.Payouts = o.Payments+paid, o.Payouts+agents
+	a.agents += agents
+	switch o := &a.out; r.Kind {
+	case KindCapture:
+		o.Payments, o.Earned = o.Payments+paid, o.Earned+agents
 		o.Surplus, o.Fees = o.Surplus+surplus, o.Fees+fee
+	case KindRemit:
+		o.Remitted += r.Transfer.Amount
+	case KindRefund:
+		o.Refunded += r.Transfer.Amount
 	}
 }
 
@@ -54,9 +61,10 @@ func (a *Audit) total() {
 	agents := a.book.sums(func(level int, invariant, expected, format string, args ...any) {
 		a.wrong(level, seq, invariant, "", expected, format, args...)
 	})
-	if agents != a.out.Payouts {
-		a.wrong(LevelConservation, seq, "I5", "", fmt.Sprintf("agents' accounts = payouts of %s", a.out.Payouts),
-			"%s", agents)
+	if agents != a.agents {
+		a.wrong(LevelConservation, seq, "I5", "",
+			fmt.Sprintf("agents' accounts = what they earned and was not remitted, %s", a.agents), "%s",
+			agents)
 	}
 }
 
@@ -129,7 +137,8 @@ func (a *Audit) meter(seq uint64, h *Hold) {
 	}
 	if u := c.Said; u != nil {
 		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
-			fmt.Sprintf("a usage of agent %s's engine as by its token ids, which were paid: %d prompt tokens "+
+			fmt.Sprintf("a usage of agent %s's engine as by its token ids, which were paid: %d prompt "+
+				"tokens "+
 				"and %d output", clip(h.Agent), c.Usage.Prompt, c.Usage.Output), "%d and %d, %d cached",
 			u.Prompt, u.Output, u.Cached)
 	}

@@ -26,7 +26,7 @@ func TestAHonestJournalHasNoFindings(t *testing.T) {
 			t.Errorf("seed %d: %s", seed, f)
 		}
 		r := h.Finish()
-		if r.Rounds < 50 || r.Open != 0 || r.Payments != r.Payouts+r.Surplus+r.Fees || r.Surplus == 0 ||
+		if r.Rounds < 50 || r.Open != 0 || r.Payments != r.Earned+r.Surplus+r.Fees || r.Surplus == 0 ||
 			r.Fees == 0 {
 			t.Errorf("seed %d: report %+v", seed, r)
 		}
@@ -147,7 +147,7 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 		}},
 		{"an allotment skipped", 2, "I11", func(f []Frame) []Frame { return slices.Delete(f, 5, 6) }},
 		{"a deposit at a hub", 2, "I7", func(f []Frame) []Frame {
-			f[40].Records = append(f[40].Records, NewDeposit("x", "ann", 5, "", [16]byte{}))
+			f[40].Records = append(f[40].Records, NewDeposit("x", "ann", 5, nil, [16]byte{}))
 			return f
 		}},
 		{"legs that do not sum to zero", 3, "I1", func(f []Frame) []Frame {
@@ -352,7 +352,7 @@ func TestFraudBetweenJournals(t *testing.T) {
 			tr.must(NewReclaim(h.name, tr.book.LastReturn(h.name)+1, "client-0", 5, tr.nextSalt()))
 		},
 		"surplus that never left the hub": func(h, tr *desk) {
-			tr.must(NewDistribute(h.name, 1, "client-0", 5, "", true, tr.nextSalt()))
+			tr.must(tr.book.NewOrder(h.name, distribution(1, "client-0", 5), tr.nextSalt()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

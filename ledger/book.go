@@ -52,6 +52,9 @@ type Book struct {
 	paid     []paid                        // what it takes in once the records stand
 	rates    market.Rates                  // hub: what slots cost
 	uses     map[string]*uses              // hub: what tasks came to, by client
+	refs     map[string]*made              // of orders, and of what was signed
+	refunds  map[string]*Refunded          // by receipt
+	offered  map[string]int64              // hub: slots, by agent, since the last distribution by a rule
 	allUsed  int                           // sums of them all
 	used     []used                        // what they take in once a frame is whole
 	fresh    []used                        // and of that, what can still be undone
@@ -80,6 +83,8 @@ type head struct {
 	Hash   [32]byte
 	Awards int // of the last round
 	Held   int // of them, those with a hold
+
+	Ripe market.Credits // surplus that a distribution by a rule has left for the next
 }
 
 // names are a client's account names, made once.
@@ -95,12 +100,11 @@ type op struct {
 
 // counters are the last numbers of a hub's transfers.
 type counters struct {
-	Grant, GiveBack, Distribute uint64
-	// the last distribution of its surplus: to which client, "" for the outside, and how much
-	Payee string
-	Share market.Credits
-	Ended bool // treasury: the hub has ended, and only returns of it are taken in
-	Lost  bool // treasury: its journal was written off; it has ended, and nothing of it is taken in
+	Grant, GiveBack, Order uint64
+	Last                   *made // order
+	Ended                  bool  // treasury: the hub has ended, and only returns of it are taken in
+	// treasury: its journal was written off; it has ended, and nothing of it is taken in
+	Lost bool
 }
 
 // NewBook returns an empty book, before the journal's first record.
@@ -119,6 +123,9 @@ func NewBook() *Book {
 		marks:    map[string]*noted{},
 		classes:  map[string]*class{},
 		uses:     map[string]*uses{},
+		refs:     map[string]*made{},
+		refunds:  map[string]*Refunded{},
+		offered:  map[string]int64{},
 	}
 }
 
@@ -296,13 +303,6 @@ func (b *Book) LastGrant(hub string) uint64 { return b.counters(hub).Grant }
 
 // LastReturn is the number of the last return of a hub: made, in its own book; taken in, in the treasury's.
 func (b *Book) LastReturn(hub string) uint64 { return b.counters(hub).GiveBack }
-
-// LastDistribute is the number of the last distribution of a hub's surplus, to which client it went, "" for
-// the outside, and how much it was.
-func (b *Book) LastDistribute(hub string) (n uint64, client string, amount market.Credits) {
-	c := b.counters(hub)
-	return c.Distribute, c.Payee, c.Share
-}
 
 // Closed reports whether a journal is closed: this one, or in the treasury's book that of a hub which ended.
 func (b *Book) Closed(journal string) bool {

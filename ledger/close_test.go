@@ -19,7 +19,7 @@ func tradeToTheEnd(t *testing.T) (hub, treasury *desk) {
 			amount /= 2
 		}
 		for _, d := range []*desk{hub, treasury} {
-			d.must(NewDistribute(hub.name, n, client, amount, "", d == treasury, d.nextSalt()))
+			d.must(d.book.NewOrder(hub.name, distribution(n, client, amount), d.nextSalt()))
 		}
 	}
 	both(1, "client-0")
@@ -52,7 +52,8 @@ func TestAHubThatEnds(t *testing.T) {
 	if a, b := hub.book.Balance(Clearing(Treasury)), treasury.book.Balance(Clearing(hub.name)); a != -b {
 		t.Errorf("%s went to the hub, and %s came", b, -a)
 	}
-	n, client, amount := hub.book.LastDistribute(hub.name)
+	last := hub.book.LastOrder(hub.name)
+	n, client, amount := last.Number, last.Client, last.Amount
 	if out := treasury.book.Balance(External("distributed")); n != 2 || client != "" || out <= 0 ||
 		amount != out {
 		t.Errorf("distribution %d of %s to %q, and %s is outside", n, amount, client, out)
@@ -94,7 +95,7 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 		{treasury, NewGrant(hub.name, treasury.book.LastGrant(hub.name)+1, "client-0", 5, "", last.Salt),
 			ErrOrder},
 		{treasury, NewReclaim(hub.name, returns+2, "client-0", 5, last.Salt), ErrOrder},
-		{treasury, NewDistribute(hub.name, 3, "", 5, "", true, last.Salt), ErrOrder},
+		{treasury, treasury.book.NewOrder(hub.name, distribution(3, "", 5), last.Salt), ErrOrder},
 		{newDesk(t, "other", RoleHub), last, ErrIllegal},
 	} {
 		before := tellBook(test.d.book)
@@ -162,12 +163,10 @@ func TestASnapshotKeepsAnEnd(t *testing.T) {
 	hub, treasury := tradeToTheEnd(t)
 	for _, d := range []*desk{hub, treasury} {
 		b := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Book()
-		n, client, amount := b.LastDistribute(hub.name)
-		wantN, wantClient, wantAmount := d.book.LastDistribute(hub.name)
-		if !b.Closed(hub.name) || n != wantN || client != wantClient || amount != wantAmount ||
+		got, want := b.LastOrder(hub.name), d.book.LastOrder(hub.name)
+		if !b.Closed(hub.name) || got != want ||
 			!reflect.DeepEqual(tellBook(b), tellBook(d.book)) {
-			t.Errorf("%s: closed %v, distribution %d of %s to %q", d.name, b.Closed(hub.name), n, amount,
-				client)
+			t.Errorf("%s: closed %v, last order %+v", d.name, b.Closed(hub.name), got)
 		}
 	}
 }

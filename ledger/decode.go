@@ -139,15 +139,22 @@ func (d *decoder) part(r *Record, lazy *raw) {
 	case KindVoid:
 		r.Void = d.newVoid()
 		*r.Void = Void{Hold: d.Text(), Reason: d.Name()}
-	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
+	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute,
+		KindRemit, KindRefund:
 		r.Transfer = d.newTransfer()
 		*r.Transfer = Transfer{Client: d.Name(), Hub: d.Name(), Note: d.Text(), Number: d.Uvarint(),
 			Amount: d.Credits(), Vouched: d.vouched()}
+		if r.Kind.hasOrder() {
+			r.Transfer.Order = d.order()
+		}
 	case KindSeal, KindTariff:
 		d.epoch(r)
 	case KindMove:
 		r.Move = &Move{From: d.Name(), To: d.Name(), Period: d.Uvarint(), Part: d.Uvarint(),
 			Amount: d.Credits(), Rest: d.Credits()}
+		if r.Move.Period == 0 && r.Move.Part == 0 {
+			r.Move.Order = d.order()
+		}
 	case KindBudget:
 		r.Budget = &Budget{}
 		d.budget(r.Budget)

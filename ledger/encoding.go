@@ -37,14 +37,18 @@ import (
 //	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
 //	          relayed ±, most ±, cost ±
 //	void      hold, reason strings
-//	transfer  client, hub, note strings; number; amount ±; what doors vouched for, see appendVouched
+//	transfer  client, hub, note strings; number; amount ±; what doors vouched for, see appendVouched; of
+//	          deposits, payouts and orders to hubs: what an operator said, see appendOrder
 //	epoch     length and canonical bytes of market.Epoch; of a seal: slots list of ±, peak ±;
 //	          of a tariff: length and canonical bytes of market.Tariff
-//	move      from, to strings; period; part; amount ±; rest ±
+//	move      from, to strings; period; part; amount ±; rest ±; of an operator's: what the operator said
 //	budget    client, of, every strings; number; amount ±
 //	mark      journal string; number; the journal's checksum 16 bytes, sequence, checksum 16 bytes;
 //	          spent, list of: client, amount ±
 //	writeoff  hub string; mark as above; back ±, lost ±
+//
+// bytes
+//
 //	close     nothing
 const FrameVersion = 1
 
@@ -120,6 +124,9 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendStrings(b, t.Client, t.Hub, t.Note)
 		b = binary.AppendUvarint(b, t.Number)
 		b = appendVouched(binary.AppendVarint(b, int64(t.Amount)), t.Vouched)
+		if r.Kind.hasOrder() {
+			b = appendOrder(b, t.Order)
+		}
 	case r.Epoch != nil:
 		b = appendSized(b, r.Epoch.Epoch.AppendCanonical)
 		if r.Kind == KindTariff {
@@ -134,7 +141,9 @@ func appendPart(b []byte, r *Record) []byte {
 		m := r.Move
 		b = appendStrings(b, m.From, m.To)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Period), m.Part)
-		b = appendInts(b, int64(m.Amount), int64(m.Rest))
+		if b = appendInts(b, int64(m.Amount), int64(m.Rest)); m.Period == 0 && m.Part == 0 {
+			b = appendOrder(b, m.Order)
+		}
 	case r.Budget != nil:
 		b = appendBudget(b, r.Budget)
 	case r.Noted != nil:
@@ -229,7 +238,7 @@ var kindNames = [...]string{
 	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute",
 	KindClose: "close",
 	KindSeal:  "seal", KindTariff: "tariff", KindMove: "move", KindBudget: "budget",
-	KindMark: "mark", KindWriteOff: "writeoff",
+	KindMark: "mark", KindWriteOff: "writeoff", KindRemit: "remit", KindRefund: "refund",
 }
 
 // KindNames lists the names of all kinds, as String has them.

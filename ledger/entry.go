@@ -3,6 +3,7 @@ package ledger
 import (
 	"strings"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -75,14 +76,15 @@ func NewReturn(hub string, n uint64, client string, amount market.Credits, salt 
 	return between(KindReturn, hub, n, client, amount, "", salt)
 }
 
-// NewDeposit brings money in from outside, under the operation's own id: the record is "deposit/<id>".
-func NewDeposit(id, client string, amount market.Credits, note string, salt [16]byte) Record {
-	return transfer(KindDeposit, "deposit/"+id, Transfer{Client: client, Amount: amount, Note: note}, salt)
+// NewDeposit brings money in from outside, under the operation's own id: the record is "deposit/<id>". o is
+// what the operator said of it; nil: nothing.
+func NewDeposit(id, client string, amount market.Credits, o *tip.Order, salt [16]byte) Record {
+	return transfer(KindDeposit, "deposit/"+id, Transfer{Client: client, Amount: amount, Order: o}, salt)
 }
 
 // NewPayout pays a client's prepaid money out, under the operation's own id: the record is "payout/<id>".
-func NewPayout(id, client string, amount market.Credits, note string, salt [16]byte) Record {
-	return transfer(KindPayout, "payout/"+id, Transfer{Client: client, Amount: amount, Note: note}, salt)
+func NewPayout(id, client string, amount market.Credits, o *tip.Order, salt [16]byte) Record {
+	return transfer(KindPayout, "payout/"+id, Transfer{Client: client, Amount: amount, Order: o}, salt)
 }
 
 // NewGrant allots a client's money to a hub: the n-th grant to it. note is the id of the request that
@@ -94,15 +96,6 @@ func NewGrant(hub string, n uint64, client string, amount market.Credits, note s
 // NewReclaim takes a hub's n-th return in, at the treasury.
 func NewReclaim(hub string, n uint64, client string, amount market.Credits, salt [16]byte) Record {
 	return between(KindReclaim, hub, n, client, amount, "", salt)
-}
-
-// NewDistribute lets surplus of a hub leave. It is recorded twice under one number: in the hub's journal the
-// surplus goes to the treasury; there it goes to client's prepaid money, or to the outside if client is "".
-func NewDistribute(hub string, n uint64, client string, amount market.Credits, note string, atTreasury bool,
-	salt [16]byte) Record {
-	r := between(KindDistribute, hub, n, client, amount, note, salt)
-	r.Legs = transferLegs(nil, KindDistribute, atTreasury, r.Transfer)
-	return r
 }
 
 // NewClose closes a journal: nothing follows. In the treasury's journal one of a hub's name ends the hub: of
@@ -120,7 +113,7 @@ func between(k Kind, hub string, n uint64, client string, amount market.Credits,
 }
 
 func transfer(k Kind, id string, t Transfer, salt [16]byte) Record {
-	return Record{Kind: k, ID: id, Salt: salt, Transfer: &t, Legs: transferLegs(nil, k, false, &t)}
+	return Record{Kind: k, ID: id, Salt: salt, Transfer: &t, Legs: transferLegs(nil, k, &t)}
 }
 
 // leg appends a leg unless nothing moves: a record has no empty legs, so that it has one form.
@@ -149,7 +142,7 @@ func captureLegs(dst []Leg, avail, held, payable string, h *Hold, c *Capture) []
 }
 
 // transferLegs returns the payer's and the receiver's leg of a transfer, the payer first.
-func transferLegs(dst []Leg, k Kind, atTreasury bool, t *Transfer) []Leg {
+func transferLegs(dst []Leg, k Kind, t *Transfer) []Leg {
 	var from, to string
 	switch k {
 	case KindDeposit:
@@ -164,14 +157,6 @@ func transferLegs(dst []Leg, k Kind, atTreasury bool, t *Transfer) []Leg {
 		from, to = Clearing(Treasury), Avail(t.Client)
 	case KindReturn:
 		from, to = Avail(t.Client), Clearing(Treasury)
-	case KindDistribute:
-		from, to = Surplus, Clearing(Treasury)
-		if atTreasury {
-			from, to = Clearing(t.Hub), External("distributed")
-			if t.Client != "" {
-				to = Prepaid(t.Client)
-			}
-		}
 	}
 	return leg(leg(dst, from, -t.Amount), to, t.Amount)
 }

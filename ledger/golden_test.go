@@ -18,7 +18,7 @@ func TestSameJournalOnEveryMachine(t *testing.T) {
 			h.Write(f.data)
 		}
 		r := audit(d.name, MaxLevel, store(d.frames)).Finish()
-		fmt.Fprintln(h, r.Count, r.Frames, r.Payments, r.Payouts, r.Surplus, r.Fees)
+		fmt.Fprintln(h, r.Count, r.Frames, r.Payments, r.Earned, r.Surplus, r.Fees)
 	}
 	golden.Check(t, "journals", fmt.Sprintf("%x", h.Sum(nil)))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -18,6 +19,11 @@ func unwanted(r Record) Record {
 		r.Round.Ground.Loads[i].Spare = true
 	}
 	return r
+}
+
+// distribution is the n-th order to a hub: its surplus goes to a client, or for "" outside.
+func distribution(n uint64, client string, amount market.Credits) tip.Ordered {
+	return tip.Ordered{Kind: "distribute", Number: n, Client: client, Amount: amount}
 }
 
 func clearRound(t testing.TB, r market.Round) market.Outcome {
@@ -51,7 +57,7 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 	clients := make([]string, 12)
 	for i := range clients {
 		clients[i] = fmt.Sprintf("client-%d", i)
-		treasury.must(NewDeposit(fmt.Sprint("d", i), clients[i], 200_000*market.Credit, "",
+		treasury.must(NewDeposit(fmt.Sprint("d", i), clients[i], 200_000*market.Credit, nil,
 			treasury.nextSalt()))
 		treasury.must(NewGrant(hub.name, uint64(i+1), clients[i], 100_000*market.Credit, "",
 			treasury.nextSalt()))

@@ -201,7 +201,7 @@ func FuzzHistory(f *testing.F) {
 	treasury.must(treasury.book.NewWriteOff(hub.name, [16]byte{4}))
 	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(treasury.frames))))
 	covered := newDesk(f, Treasury, RoleTreasury)
-	covered.must(NewDeposit("d", "ann", 100, "", [16]byte{5}))
+	covered.must(NewDeposit("d", "ann", 100, nil, [16]byte{5}))
 	grant := NewGrant("h", 1, "ann", 9, "", [16]byte{6})
 	grant.Transfer.Vouched = &Vouched{Doors: []DoorTotal{{"a", 1, 5}, {"b", 7, 4}}}
 	covered.must(grant)

@@ -3,13 +3,17 @@ package ledger
 import (
 	"bytes"
 	"errors"
+	"souk/bus/tip"
 	"testing"
 )
 
 // A leaf is a frame with one record, and says all that the frame says: another time, sequence or epoch is
 // another leaf, though the record is the same.
 func TestLeaves(t *testing.T) {
-	deposit := func(id string) Record { return NewDeposit(id, "ann", 7, "note", [16]byte{3}) }
+	deposit := func(id string) Record {
+		return NewDeposit(id, "ann", 7, &tip.Order{Note: "note"},
+			[16]byte{3})
+	}
 	for n := 1; n < 300; n += 99 {
 		f := Frame{Version: FrameVersion, Epoch: 3, Seq: 5, Time: 1e18}
 		for i := range n {

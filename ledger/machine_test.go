@@ -303,7 +303,7 @@ func FuzzDecodeFrame(f *testing.F) {
 	f.Add(AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: 1, Seq: 2, Time: 3, Records: []Record{
 		NewBudget(Budget{Client: "ann-k", Of: "ann", Every: EveryDay, Number: 1, Amount: 9}, [16]byte{1}),
 		NewAllowance("ann", "ann-k", 20780, 1, 9, 0, [16]byte{2}), NewRest("ann-k", "ann", 1, 9, [16]byte{3}),
-		NewMove("m", "ann", "bob", 9, [16]byte{4})}}))
+		NewMove("m", "ann", "bob", 9, nil, [16]byte{4})}}))
 	f.Add(AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{
 		{Kind: KindHold, ID: "x",
 			Hold: &Hold{Client: "ann", Task: "t", Agent: "a", Reader: "g1", Token: "k1"}}}}))

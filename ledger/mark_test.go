@@ -194,7 +194,7 @@ func TestAWriteOffIsExact(t *testing.T) {
 func TestAWriteOffOfMoreThanThereIs(t *testing.T) {
 	hub, treasury := trade(t, 1, 100)
 	left := hub.book.Balance(Surplus)
-	treasury.must(NewDistribute(hub.name, 1, "", left, "", true, treasury.nextSalt()))
+	treasury.must(treasury.book.NewOrder(hub.name, distribution(1, "", left), treasury.nextSalt()))
 	had, want := treasury.book.Balance(Clearing(hub.name)), market.Credits(0)
 	for i := range 12 {
 		want += treasury.book.Allotted(fmt.Sprint("client-", i), hub.name)
@@ -220,7 +220,7 @@ func writeOff(t *testing.T, r *rand.Rand) {
 	deposits := market.Credits(0)
 	grants, noted := uint64(0), map[string]market.Credits{}
 	for i, c := range clients {
-		treasury.must(NewDeposit(fmt.Sprint(i), c, 1_000_000, "", treasury.nextSalt()))
+		treasury.must(NewDeposit(fmt.Sprint(i), c, 1_000_000, nil, treasury.nextSalt()))
 		deposits += 1_000_000
 	}
 	tasks := 0
@@ -279,9 +279,9 @@ func writeOff(t *testing.T, r *rand.Rand) {
 			}
 		}
 		if left := hub.book.Balance(Surplus); left > 0 && r.IntN(8) == 0 {
-			n, _, _ := hub.book.LastDistribute("h")
-			hub.must(NewDistribute("h", n+1, "", left, "", false, hub.nextSalt()))
-			treasury.must(NewDistribute("h", n+1, "", left, "", true, treasury.nextSalt()))
+			n := hub.book.LastOrder("h").Number
+			hub.must(hub.book.NewOrder("h", distribution(n+1, "", left), hub.nextSalt()))
+			treasury.must(treasury.book.NewOrder("h", distribution(n+1, "", left), treasury.nextSalt()))
 		}
 	}
 	if !treasury.book.Knows("h") {

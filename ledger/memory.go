@@ -91,9 +91,20 @@ func (b *Book) forget() {
 	clear(b.fresh)
 	b.fresh = b.fresh[:0]
 	b.paid = b.paid[:0]
-	for i, r := range b.taught {
+	for at, r := range b.taught {
 		b.rates.Learn(&r.Round, &r.Outcome, &r.Ground)
-		b.taught[i] = nil
+		for i := range min(len(r.Ground.Loads), len(r.Round.Agents)) { // of each agent
+			a := &r.Round.Agents[i]
+			n := b.offered[string(a.Agent)]
+			if n == 0 && len(b.offered) >= maxShares {
+				continue
+			}
+			for _, s := range a.Seats {
+				n += int64(s.Slots)
+			}
+			b.offered[string(a.Agent)] = n
+		}
+		b.taught[at] = nil
 	}
 	b.taught = b.taught[:0]
 	m := &b.ended

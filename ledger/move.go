@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -23,6 +24,8 @@ type Move struct {
 	Period, Part uint64
 	// an allowance's first part: the most that To had left then, with the treasury and at hubs
 	Rest market.Credits
+	// an operator's move: what the operator said of it; nil: nothing
+	Order *tip.Order `json:",omitempty"`
 }
 
 // Budget says how much of one client's money another may have: what it has is filled up to Amount at the
@@ -75,8 +78,8 @@ func NextPeriod(every string, at time.Time) time.Time {
 }
 
 // NewMove makes a client's money another's, under the operation's own id: the record is "move/<id>".
-func NewMove(id, from, to string, amount market.Credits, salt [16]byte) Record {
-	return moving(Move{From: from, To: to, Amount: amount}, "move/"+id, salt)
+func NewMove(id, from, to string, amount market.Credits, o *tip.Order, salt [16]byte) Record {
+	return moving(Move{From: from, To: to, Amount: amount, Order: o}, "move/"+id, salt)
 }
 
 // NewAllowance fills a budget up: part n of what is due in a period.
@@ -191,6 +194,9 @@ func (b *Book) applyMove(r *Record) error {
 		return broken(ErrIllegal, "I17", r.ID, "two clients of 1 to 64 letters, digits, '-' or '_'",
 			"%q to %q", clip(m.From), clip(m.To))
 	}
+	if m.Order != nil && (m.Period > 0 || m.Part > 0) {
+		return broken(ErrIllegal, "I17", r.ID, "no operator's word on a budget", "one")
+	}
 	if m.Amount < 0 || m.Amount > market.MaxCredits || m.Amount == 0 && (m.Period == 0 || m.Part != 1) {
 		return broken(ErrIllegal, "I2", r.ID, "an amount above 0 and at most "+market.MaxCredits.String(),
 			"%s", m.Amount)
@@ -208,6 +214,9 @@ func (b *Book) applyMove(r *Record) error {
 			return b.known(r, old, this)
 		}
 		own, ok := strings.CutPrefix(r.ID, "move/")
+		if err := b.validOrder(r, m.Order); err != nil {
+			return err
+		}
 		switch {
 		case !ok || !ValidOp(own) || m.Rest != 0:
 			err = broken(ErrIllegal, "I10", r.ID, "id move/ and the operation's own, and no rest", "%q, %s",

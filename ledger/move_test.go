@@ -77,9 +77,9 @@ func TestPeriodsFollowOneAnother(t *testing.T) {
 // A move is made once under its id, whole or not at all, and never with money that is not there.
 func TestMoves(t *testing.T) {
 	d := newDesk(t, "treasury", RoleTreasury)
-	d.must(NewDeposit("d", "ann", 100, "", d.nextSalt()))
+	d.must(NewDeposit("d", "ann", 100, nil, d.nextSalt()))
 	move := func(id, from, to string, amount market.Credits) Record {
-		return NewMove(id, from, to, amount, d.nextSalt())
+		return NewMove(id, from, to, amount, nil, d.nextSalt())
 	}
 	d.must(move("m1", "ann", "bob", 30))
 	if err := d.book.Apply(ptr(move("m1", "ann", "bob", 30))); err != ErrRepeat {
@@ -118,7 +118,7 @@ func TestMoves(t *testing.T) {
 		}
 	}
 	hub := newDesk(t, "h", RoleHub)
-	if err := hub.try(NewMove("m", "ann", "bob", 1, hub.nextSalt())); !errors.Is(err, ErrIllegal) {
+	if err := hub.try(NewMove("m", "ann", "bob", 1, nil, hub.nextSalt())); !errors.Is(err, ErrIllegal) {
 		t.Errorf("in a hub's journal: %v", err)
 	}
 	if ann, _ := d.book.Prepaid("ann"); ann != 70 {
@@ -154,7 +154,7 @@ func TestBudgets(t *testing.T) {
 	fill := func(period, part uint64, amount, rest market.Credits) Record {
 		return NewAllowance("ann", "ann-k", period, part, amount, rest, salt())
 	}
-	do(nil, "deposit", NewDeposit("d", "ann", 1000, "", salt()))
+	do(nil, "deposit", NewDeposit("d", "ann", 1000, nil, salt()))
 	do(ErrIllegal, "of nobody", budget("eve-k", "eve", EveryDay, 1, 100))
 	do(ErrIllegal, "of a client that has money", budget("ann", "ann", EveryDay, 1, 100))
 	do(ErrIllegal, "every year", budget("ann-k", "ann", "year", 1, 100))
@@ -168,8 +168,8 @@ func TestBudgets(t *testing.T) {
 	do(ErrIllegal, "another client's", budget("ann-k", "bob", EveryDay, 2, 100))
 	do(ErrIllegal, "another period", budget("ann-k", "ann", EveryWeek, 2, 100))
 	do(ErrIllegal, "a budget of a budget", budget("ann-k-k", "ann-k", EveryDay, 1, 10))
-	do(ErrIllegal, "a deposit", NewDeposit("d2", "ann-k", 1, "", salt()))
-	do(ErrIllegal, "an operator's move", NewMove("m", "ann", "ann-k", 1, salt()))
+	do(ErrIllegal, "a deposit", NewDeposit("d2", "ann-k", 1, nil, salt()))
+	do(ErrIllegal, "an operator's move", NewMove("m", "ann", "ann-k", 1, nil, salt()))
 	do(ErrIllegal, "more than the budget", fill(period, 1, 101, 0))
 	do(ErrIllegal, "a rest that is not there", fill(period, 1, 90, 10))
 	do(ErrOrder, "its second part", fill(period, 2, 10, 0))
@@ -197,7 +197,7 @@ func TestBudgets(t *testing.T) {
 	do(nil, "the end", budget("ann-k", "ann", EveryDay, 3, 0))
 	do(ErrIllegal, "an allowance after the end", fill(period+1, 1, 0, 80))
 	do(ErrIllegal, "another budget after the end", budget("ann-k", "ann", EveryDay, 4, 5))
-	do(ErrIllegal, "a deposit after the end", NewDeposit("d3", "ann-k", 1, "", salt()))
+	do(ErrIllegal, "a deposit after the end", NewDeposit("d3", "ann-k", 1, nil, salt()))
 	do(ErrIllegal, "the rest to another", NewRest("ann-k", "ann-o", 1, 80, salt()))
 	do(nil, "the rest", NewRest("ann-k", "ann", 1, 80, salt()))
 	do(ErrConflict, "the rest again", NewRest("ann-k", "ann", 1, 1, salt()))
@@ -227,7 +227,7 @@ func TestTheAuditOfBudgets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(monday, NewDeposit("d", "ann", 1000, "", d.nextSalt()),
+	write(monday, NewDeposit("d", "ann", 1000, nil, d.nextSalt()),
 		NewBudget(Budget{Client: "ann-k", Of: "ann", Every: EveryDay, Number: 1, Amount: 100}, d.nextSalt()),
 		NewAllowance("ann", "ann-k", period, 1, 100, 0, d.nextSalt()),
 		NewGrant("h", 1, "ann-k", 60, "", d.nextSalt()))
@@ -266,10 +266,10 @@ func TestMovesOnDisk(t *testing.T) {
 		r    Record
 		want string
 	}{
-		{NewMove("m-1", "ann", "bob", 300, salt),
+		{NewMove("m-1", "ann", "bob", 300, nil, salt),
 			"1201020000000000000000000000000000086d6f76652f6d2d310212636c69656e743a616e6e3a70" +
 				"726570616964d70412636c69656e743a626f623a70726570616964d80403616e6e03626f620000d8" +
-				"0400"},
+				"040000"},
 		{NewAllowance("ann", "ann-k", 20780, 1, 0, 1<<40, salt),
 			"120102000000000000000000000000000017616e6e2d6b2f616c6c6f77616e63652f32303738302f" +
 				"310003616e6e05616e6e2d6baca2010100808080808040"},

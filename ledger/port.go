@@ -10,6 +10,9 @@ import (
 // holds (captures, voids, returns) is still taken.
 var ErrDiskFull = errors.New("disk is nearly full")
 
+// ErrUnpaid: nothing was paid for a hold: it was never made, or runs yet, or ended without.
+var ErrUnpaid = errors.New("no payment has this receipt")
+
 // Journal is an append-only, totally ordered log with one writer; made by ledger/journal.
 //
 // Append makes all frames durable, in order, with one sync, and returns only then. Frames must follow on what
@@ -42,6 +45,9 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // Held returns an error once the journal's files are no longer those under their names: its directory was
 // moved away, or a copy was put in its place. Nothing is taken from then on.
 //
+// Captured reads what was paid for a hold: by Client, to Order.Agent, as Order.Capture says; ErrUnpaid where
+// nothing was. It may be called beside Append.
+//
 // Sum is the checksum of a stored frame; ok is false if there is none of that sequence. It may be called
 // beside Append. What was asked for lately, and the last frame that says more than marks, are at hand; else
 // it reads a segment.
@@ -57,6 +63,7 @@ type Journal interface {
 	Settle(own bool)
 	Held() error
 	Sum(seq uint64) (sum tip.Sum, ok bool, err error)
+	Captured(receipt string) (tip.Ordered, error)
 	Close() error
 }
 

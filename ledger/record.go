@@ -1,6 +1,9 @@
 package ledger
 
-import "souk/market"
+import (
+	"souk/bus/tip"
+	"souk/market"
+)
 
 // Kind is the kind of a record. Its numbers stand in journals.
 type Kind uint8
@@ -17,7 +20,7 @@ const (
 	KindAccept     Kind = 11 // hub: an allotment taken in
 	KindReturn     Kind = 12 // hub: unspent allotment handed back
 	KindReclaim    Kind = 13 // treasury: a return taken in
-	KindDistribute Kind = 14 // treasury: surplus leaves
+	KindDistribute Kind = 14 // hub, then treasury: surplus leaves
 	KindClose      Kind = 15 // last record of a journal; at the treasury, of its dealings with a hub
 	KindSeal       Kind = 16 // asks of a class's owners, sealed, for an epoch
 	KindTariff     Kind = 17 // the same opened: who sells in the epoch, and what they are paid
@@ -25,6 +28,8 @@ const (
 	KindBudget     Kind = 19 // treasury: how much of a client's money another may have
 	KindMark       Kind = 20 // how far another journal is
 	KindWriteOff   Kind = 21 // treasury: a hub whose journal is gone ends
+	KindRemit      Kind = 22 // hub, then treasury: what an agent has earned is paid
+	KindRefund     Kind = 23 // hub, then treasury: a client gets back what it paid
 )
 
 // Record is one fact. Only the part that Kind names is set. Its legs sum to zero.
@@ -40,7 +45,7 @@ type Record struct {
 	Hold     *Hold
 	Capture  *Capture
 	Void     *Void
-	Transfer *Transfer // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute
+	Transfer *Transfer // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute, Remit, Refund
 	Epoch    *Epoch    // Seal, Tariff
 	Move     *Move
 	Budget   *Budget
@@ -154,11 +159,13 @@ type Void struct {
 type Transfer struct {
 	Client string
 	Hub    string // journal of the hub
-	Number uint64 // of a grant or return, from 1 for each hub, without gaps
+	Number uint64 // of a grant, return or order, each from 1 for each hub, without gaps
 	Amount market.Credits
 	Note   string
 	// the cover of a grant; nil: none, as for a hub's own client
 	Vouched *Vouched `json:",omitempty"`
+	// what an operator said of a deposit, payout or order to a hub; nil: nothing
+	Order *tip.Order `json:",omitempty"`
 }
 
 // Frame holds records that are made durable together, or not at all.

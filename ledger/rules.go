@@ -42,6 +42,8 @@ var rules = [...]rule{
 	KindBudget:     {false, true, (*Book).applyBudget},
 	KindMark:       {true, true, (*Book).applyMark},
 	KindWriteOff:   {false, true, (*Book).applyWriteOff},
+	KindRemit:      {true, true, (*Book).applyTransfer},
+	KindRefund:     {true, true, (*Book).applyTransfer},
 }
 
 // apply judges a record and applies it. Checks come first and changes last; changes go to b.undo. round is
@@ -109,7 +111,8 @@ func (b *Book) applyOpen(r *Record) error {
 	case o.Scale != Scale:
 		return broken(ErrIllegal, "I1", r.ID, fmt.Sprintf("%d units per credit", Scale), "%d", o.Scale)
 	case o.Role == RoleTreasury && !ValidCurrency(o.Currency), o.Role == RoleHub && o.Currency != "":
-		return broken(ErrIllegal, "I1", r.ID, "the treasury's currency, a code of ISO 4217, and no hub's", "%q",
+		return broken(ErrIllegal, "I1", r.ID, "the treasury's currency, a code of ISO 4217, and no hub's",
+			"%q",
 			clip(o.Currency))
 	case len(o.Domain) > maxText:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a domain of at most %d bytes", maxText), "%d",
@@ -148,7 +151,8 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d rounds", uint64(maxRound)), "round %d",
 			rh.number)
 	case rh.prev != h.Hash:
-		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("salt and hash %x of the round before", h.Hash), "%x",
+		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("salt and hash %x of the round before", h.Hash),
+			"%x",
 			rh.prev)
 	case rh.awards > maxSlots:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d awards", maxSlots), "%d", rh.awards)

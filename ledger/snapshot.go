@@ -30,6 +30,9 @@ type saved struct {
 	Usual    Usual
 	Rates    *market.Rates
 	Uses     map[string]*uses
+	Refs     map[string]*made
+	Refunds  map[string]*Refunded
+	Offered  map[string]int64
 
 	Ends    []*Past
 	Open    []Past
@@ -44,6 +47,7 @@ func (h *History) saved() saved {
 		Ended: b.ended.list[b.ended.first:], Ops: b.ops,
 		OpsQ: b.opsQ, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
 		Budgets: b.budgets, Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
+		Refs: b.refs, Refunds: b.refunds, Offered: b.offered,
 		Ends: h.ends, Returns: h.returns, Grants: h.grants}
 }
 

@@ -13,15 +13,19 @@ import (
 func (b *Book) applyTransfer(r *Record) error {
 	t, h := r.Transfer, &b.head
 	this := op{r.Kind, t.Client, t.Amount, noteOf(t.Hub, t.Note)}
+	if r.Kind == KindRemit || r.Kind == KindRefund || sharedOut(r) {
+		b.scratch = appendOrder(b.scratch[:0], t.Order)
+		this.Note = noteOf(t.Hub, string(b.scratch))
+	}
 	if old, known := b.ops[r.ID]; known {
 		return b.known(r, old, this)
 	}
-	surplusOut := r.Kind == KindDistribute && t.Client == ""
+	nobody := (r.Kind == KindDistribute || r.Kind == KindRemit) && t.Client == ""
 	switch {
-	case !surplusOut && !ValidID(t.Client):
+	case !nobody && !ValidID(t.Client):
 		return broken(ErrIllegal, "I17", r.ID, "a client of 1 to 64 letters, digits, '-' or '_'", "%q",
 			clip(t.Client))
-	case t.Amount <= 0 || t.Amount > market.MaxCredits:
+	case t.Amount <= 0 && !(sharedOut(r) && t.Amount == 0) || t.Amount > market.MaxCredits:
 		return broken(ErrIllegal, "I2", r.ID, "an amount above 0 and at most "+market.MaxCredits.String(),
 			"%s", t.Amount)
 	case len(t.Note) > maxText:
@@ -34,15 +38,24 @@ func (b *Book) applyTransfer(r *Record) error {
 	if r.Kind == KindDeposit && b.budgets[t.Client] != nil {
 		return b.onlyAllowed(r, t.Client)
 	}
+	if err := b.validOrder(r, t.Order); err != nil {
+		return err
+	}
 	if err := b.numberFollows(r); err != nil {
 		return err
+	}
+	if r.Kind.IsOrder() {
+		if err := b.applyOrder(r); err != nil {
+			return err
+		}
 	}
 	if r.Kind == KindReclaim && t.Amount > b.Allotted(t.Client, t.Hub) {
 		return broken(ErrFunds, "I18", r.ID,
 			fmt.Sprintf("at most %s, what %s has of %s", b.Allotted(t.Client, t.Hub), t.Hub, t.Client), "%s",
 			t.Amount)
 	}
-	out := r.Kind == KindReclaim || r.Kind == KindDistribute && h.Role == RoleTreasury
+	out := r.Kind == KindReclaim || (r.Kind == KindDistribute || r.Kind == KindRemit) &&
+		h.Role == RoleTreasury
 	if has := b.Balance(Clearing(t.Hub)); out && t.Amount > has { // whatever the hub says
 		return broken(ErrFunds, "I18", r.ID,
 			fmt.Sprintf("at most %s, what went to hub %s and has not come back", has, t.Hub), "%s", t.Amount)
@@ -50,9 +63,16 @@ func (b *Book) applyTransfer(r *Record) error {
 	if err := b.applyVouched(r); err != nil {
 		return err
 	}
-	b.legs = transferLegs(b.legs[:0], r.Kind, h.Role == RoleTreasury, t)
+	if r.Kind.IsOrder() {
+		b.legs = b.orderLegs(b.legs[:0], r.Kind, t)
+	} else {
+		b.legs = transferLegs(b.legs[:0], r.Kind, t)
+	}
 	if err := b.post(r, b.legs); err != nil {
 		return err
+	}
+	if r.Kind.IsOrder() && h.Role == RoleHub {
+		h.Ripe = b.Ripe() // what left was of that first
 	}
 	switch r.Kind {
 	case KindGrant, KindAccept:
@@ -121,7 +141,7 @@ func (b *Book) numberFollows(r *Record) error {
 	if c.Ended && r.Kind != KindReclaim {
 		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+t.Hub+", which has ended", "%s", r.Kind)
 	}
-	n := &c.Distribute
+	n := &c.Order
 	switch r.Kind {
 	case KindGrant, KindAccept:
 		n = &c.Grant
@@ -140,8 +160,8 @@ func (b *Book) numberFollows(r *Record) error {
 	}
 	before := *c
 	b.undo = append(b.undo, undo{do: func() { *c = before }})
-	if *n++; r.Kind == KindDistribute {
-		c.Payee, c.Share = t.Client, t.Amount
+	if *n++; r.Kind.IsOrder() {
+		c.Last = &made{r.Kind, *t}
 	}
 	return nil
 }

@@ -162,7 +162,8 @@ func (b *Book) restored() bool {
 			return false
 		}
 		for k, sum := range of.Sums {
-			if sum == nil || sum.Tasks < 1 || sum.Paid < 0 || sum.Paid < sum.Cost || k.Day != sum.Day {
+			if sum == nil || sum.Tasks < 0 || sum.Tasks == 0 && sum.Refunded == 0 || sum.Refunded < 0 ||
+				sum.Paid < 0 || sum.Paid < sum.Cost || k.Day != sum.Day {
 				return false
 			}
 		}

@@ -43,8 +43,8 @@ var Invariants = []struct{ Name, Rule string }{
 	{"I1", "every record sums to zero"},
 	{"I2", "avail, held, prepaid, payable, surplus and fee are never negative"},
 	{"I3", "a hold ends once"},
-	{"I4", "a capture is at most its hold"},
-	{"I5", "payments = payouts + surplus + fees in every round"},
+	{"I4", "a capture is at most its hold, and refunds are at most the capture"},
+	{"I5", "payments = earnings + surplus + fees in every round"},
 	{"I6", "a premium is the certified price, and the price of waiting one that was recorded before"},
 	{"I7", "no gaps, epochs rise, one writer per epoch"},
 	{"I8", "what was acknowledged is durable, and in every later checkpoint"},
@@ -60,6 +60,8 @@ var Invariants = []struct{ Name, Rule string }{
 	{"I18", "a client is never charged more than it deposited, over all hubs"},
 	{"I19", "a refusal is truthful"},
 	{"I20", "a hub is granted at most what doors vouched for and it returned"},
+	{"I21", "a refund says the month of its payment"},
+	{"I22", "by a rule surplus goes to whom the rule says, and no report moves who gets that of its round"},
 }
 
 // broken makes a Violation; format describes what was found.

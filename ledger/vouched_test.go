@@ -13,7 +13,7 @@ import (
 // hub gave back. What it knows of that is the same after a snapshot; an audit of the frames finds nothing.
 func TestAGrantIsCovered(t *testing.T) {
 	d := newDesk(t, Treasury, RoleTreasury)
-	d.must(NewDeposit("d", "ann", 1000, "", d.nextSalt()))
+	d.must(NewDeposit("d", "ann", 1000, nil, d.nextSalt()))
 	n := uint64(0)
 	grant := func(amount, left market.Credits, doors ...DoorTotal) Record {
 		r := NewGrant("h", n+1, "ann", amount, "", d.nextSalt())
@@ -26,8 +26,10 @@ func TestAGrantIsCovered(t *testing.T) {
 		r    func() Record
 		says string // of the refusal; "": it is taken
 	}{
-		{"more than was vouched for", func() Record { return grant(31, 0, one) }, "at most 0.00000003, what doors"},
-		{"left that is not", func() Record { return grant(10, 21, one) }, "0.00000002 left of what came back"},
+		{"more than was vouched for", func() Record { return grant(31, 0, one) },
+			"at most 0.00000003, what doors"},
+		{"left that is not", func() Record { return grant(10, 21, one) }, "0.00000002 left of what came " +
+			"back"},
 		{"no door", func() Record { return grant(10, 0) }, "1 to 256 lines"},
 		{"doors out of order", func() Record { return grant(50, 0, two, one) }, "in order"},
 		{"a door twice", func() Record { return grant(10, 20, one, one) }, "in order"},
@@ -41,7 +43,8 @@ func TestAGrantIsCovered(t *testing.T) {
 			r.Transfer.Vouched = &Vouched{Doors: []DoorTotal{one}}
 			return r
 		}, "in grants alone"},
-		{"less than it had vouched for", func() Record { return grant(1, 18, DoorTotal{"a", 1, 29}) }, "at least"},
+		{"less than it had vouched for", func() Record { return grant(1, 18, DoorTotal{"a", 1, 29}) },
+			"at least"},
 		{"the same again", func() Record { return grant(21, 0, one) }, "at most 0.00000002"},
 		{"another door", func() Record { return grant(35, 5, one, two) }, ""},
 		{"what it gave back", func() Record { return NewReclaim("h", 1, "ann", 40, d.nextSalt()) }, ""},

@@ -43,11 +43,13 @@ type sums struct {
 	Completion int64          `json:"completion_tokens"`
 	Cost       market.Credits `json:"cost"`
 	Paid       market.Credits `json:"paid"`
+	Refunded   market.Credits `json:"refunded"` // on that day
 }
 
 func (s *sums) add(u *tip.Use) {
 	s.Tasks, s.Prompt, s.Cached = s.Tasks+u.Tasks, s.Prompt+u.Prompt, s.Cached+u.Cached
 	s.Completion, s.Cost, s.Paid = s.Completion+u.Output, s.Cost+u.Cost, s.Paid+u.Paid
+	s.Refunded += u.Refunded
 }
 
 // grouping names what usage is told apart by.
@@ -92,7 +94,8 @@ func usageAsked(r *http.Request, now time.Time) (from int64, by grouping, err er
 			case one:
 				by.tag = append(by.tag, tag)
 			default:
-				return 0, by, refuse(bus.CodeBadRequest, "by: %.40q is none of day, model, key, tag and tag:NAME",
+				return 0, by, refuse(bus.CodeBadRequest, "by: %.40q is none of day, model, key, tag and "+
+					"tag:NAME",
 					part)
 			}
 		}

@@ -58,6 +58,8 @@ ledger.payout.SELF             operator
 ledger.move.SELF               operator
 ledger.budget.SELF             operator
 ledger.distribute.SELF         operator
+ledger.remit.SELF              operator
+ledger.refund.SELF             operator
 ledger.balance.SELF            client
 ledger.balance.<c>.SELF        gateway operator
 `

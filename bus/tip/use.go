@@ -19,6 +19,8 @@ type Use struct {
 	Output int64          `msgpack:"o"`
 	Cost   market.Credits `msgpack:"cost" want:"sum"` // of Paid, what agents are due
 	Paid   market.Credits `msgpack:"paid" want:"sum"`
+	// what came back of it, or of what was paid on earlier days
+	Refunded market.Credits `msgpack:"back,omitempty" want:"sum"`
 }
 
 // Rest is the tag of what was not told apart; no tag is written so.
@@ -34,6 +36,7 @@ func (u *Use) Size() int { return 80 + len(u.Key) + len(u.Model) + len(u.Tags) }
 func (u *Use) Add(v *Use) {
 	u.Tasks, u.Prompt, u.Cached = u.Tasks+v.Tasks, u.Prompt+v.Prompt, u.Cached+v.Cached
 	u.Output, u.Cost, u.Paid = u.Output+v.Output, u.Cost+v.Cost, u.Paid+v.Paid
+	u.Refunded += v.Refunded
 }
 
 // CompareUse orders sums by what they are of.

@@ -230,12 +230,6 @@ func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credit
 	return l.insist(ctx, bus.OpPayout, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
 }
 
-// Move makes an amount of a client's money another's; all else is as with Payout.
-func (l *Link) Move(ctx context.Context, from, to string, amount market.Credits, id string) (bus.FundsReply,
-	error) {
-	return l.insist(ctx, bus.OpMove, bus.FundsRequest{ID: id, Client: from, To: to, Amount: amount})
-}
-
 // Budget has the treasury fill another client's money up to an amount out of one's, every "day", "week" or
 // "month", or once; with an amount of 0 that ends, and the rest goes back. The same again changes nothing.
 func (l *Link) Budget(ctx context.Context, of, client, every string, amount market.Credits) error {
@@ -260,6 +254,11 @@ func (l *Link) Distribute(ctx context.Context, hub, clientID string, amount mark
 // WriteOff ends a hub whose journal is gone for good, if sure, or says what that would come to.
 func (l *Link) WriteOff(ctx context.Context, hub string, sure bool) (bus.FundsReply, error) {
 	return l.insist(ctx, bus.OpWriteOff, bus.FundsRequest{ID: "writeoff-" + hub, Hub: hub, Sure: sure})
+}
+
+// Command has the treasury do what an operator says in full, and asks again as Payout does.
+func (l *Link) Command(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
+	return l.insist(ctx, op, r)
 }
 
 // insist asks the treasury again as long as it says that it is to be asked again.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/cmd/console"
 	"souk/cmd/local"
 )
@@ -13,22 +15,31 @@ import (
 func distributeCommand(s *shared) *cobra.Command {
 	var to string
 	var number uint64
+	var yes bool
 	c := &cobra.Command{
 		Use:   "distribute HUB [AMOUNT]",
 		Short: "Pay out the surplus of a hub, or say how much there is",
-		Long: `Without AMOUNT it says how much surplus a hub has, and nothing moves. With AMOUNT it takes
-exactly this many credits out of it, or nothing. With --to they go to a client's money at the treasury.
-Without --to they leave the market, and paying them to somebody is up to you. HUB is the name of the hub's
-journal, by default its domain.
+		Long: `Without AMOUNT it says how much surplus a hub has, and nothing moves. HUB is the name of the
+hub's journal, by default its domain.
 
 The surplus is what clients paid beyond costs and the flat fee because others wanted the same slots. It does
 not belong to the hub: a hub that kept it would gain by bidding against its clients. So only the treasury can
-take it out. Decide who gets it by a rule on which nothing that was bid or reported in those rounds has any
-influence, and only after them. Otherwise it would pay to lie in order to get more.
+take it out, and its configuration (surplus) says whose it is:
+
+  agents   the hub's agents, by the slots that they have offered; it is added to what they have earned
+  clients  the hub's clients, in equal parts, as money at the treasury
+  kept     yours: AMOUNT takes exactly this many credits out, or nothing; with --to they go to a client's money,
+           without they leave the market, and paying them to somebody is up to you
+
+By agents and clients, --yes shares out what there was at the last distribution, and slots count that were
+offered since. So no report of a round moves who gets the surplus of that round, and it does not pay to lie in
+order to get more. The first one therefore shares out nothing, and begins the count. The record names the rule
+and the slots, and ledger check recomputes both.
 
 A distribution has a number, which is printed; the hub records it first, then the treasury. If the answer was
 lost, repeat the command with --number and that number: the money moves only once. The hub must be running.`,
 		Example: `  souk distribute math
+  souk distribute math --yes
   souk distribute math 2.50
   souk distribute math 2.50 --to alice --number 4 --nats nats://127.0.0.1:4222`,
 		Args: console.Takes(1, 2),
@@ -36,6 +47,8 @@ lost, repeat the command with --number and that number: the money moves only onc
 	c.Flags().StringVar(&to, "to", "", "client that gets it; without, it leaves the market")
 	c.Flags().Uint64Var(&number, "number", 0,
 		"number of the distribution, to make it once; without, the next")
+	c.Flags().BoolVar(&yes, "yes", false, "share out, where a rule says among whom")
+	o := orderFlags(c, "reference of the payment, for the books")
 	within := waiting(c, "the hub to answer")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		hub := args[0]
@@ -54,17 +67,23 @@ lost, repeat the command with --number and that number: the money moves only onc
 		defer link.Close()
 		ctx, cancel := within()
 		defer cancel()
-		if len(args) == 1 {
+		if len(args) == 1 && !yes {
 			reply, err := link.Surplus(ctx, hub)
 			if err == nil {
-				fmt.Fprintf(c.OutOrStdout(), "%s has a surplus of %s; its next distribution is number %d\n",
-					hub, reply.Surplus, reply.Number)
+				rule := ""
+				if reply.Message != "" && reply.Message != tip.Kept {
+					rule = fmt.Sprintf(", of which --yes shares %s out among %s", reply.Back, reply.Message)
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%s has a surplus of %s%s; its next distribution is number %d\n",
+					hub, reply.Surplus, rule, reply.Number)
 			}
 			return err
 		}
-		amount, err := amountOf("amount", "distribution", args[1])
-		if err != nil {
-			return err
+		q := bus.FundsRequest{Hub: hub, Client: to, Sure: yes}
+		if len(args) == 2 {
+			if q.Amount, err = amountOf("amount", "distribution", args[1]); err != nil {
+				return err
+			}
 		}
 		if number == 0 {
 			reply, err := link.Surplus(ctx, hub)
@@ -73,8 +92,13 @@ lost, repeat the command with --number and that number: the money moves only onc
 			}
 			number = reply.Number
 		}
-		if _, err := link.Distribute(ctx, hub, to, amount, number); err != nil {
-			again := fmt.Sprintf("souk distribute %s %s --number %d", hub, args[1], number)
+		q.ID = bus.DistributeID(hub, number)
+		reply, err := o.command(ctx, link, bus.OpDistribute, q)
+		if err != nil {
+			again := fmt.Sprintf("souk distribute %s --number %d", strings.Join(args, " "), number)
+			if yes {
+				again += " --yes"
+			}
 			if to != "" {
 				again += " --to " + to
 			}
@@ -83,6 +107,10 @@ lost, repeat the command with --number and that number: the money moves only onc
 		whither := "out of the market"
 		if to != "" {
 			whither = "to " + to
+		}
+		amount := q.Amount
+		if r := reply.Order; yes && r != nil && r.Order != nil {
+			amount, whither = r.Amount, "among its "+r.Order.Rule
 		}
 		fmt.Fprintf(c.OutOrStdout(), "distributed %s of the surplus of %s %s (number %d)\n", amount, hub,
 			whither, number)

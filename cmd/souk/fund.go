@@ -24,11 +24,17 @@ func fundCommand(s *shared) *cobra.Command {
 the price rows.
 
 With --id the deposit is made once however often the command is repeated; without, the id is printed, so that
-a deposit whose answer was lost can be asked for again.`,
+a deposit whose answer was lost can be asked for again. --ref and --note stand in the records, beside the name
+of the operator, that of the creds.`,
 		Example: `  souk fund alice 2.50
+  souk fund alice 2.50 --ref SEPA-4711 --note "invoice 17"
   souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
-	}, func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error {
-		reply, err := link.Fund(c.Context(), client, amount, id)
+	}, func(c *cobra.Command, link *local.Link, o *order, client string, amount market.Credits,
+		id string) error {
+		ctx, cancel := context.WithTimeout(c.Context(), local.FundWithin)
+		defer cancel()
+		reply, err := o.command(ctx, link, bus.OpDeposit, bus.FundsRequest{ID: id, Client: client,
+			Amount: amount})
 		if err != nil {
 			return mayBeMade(err, fmt.Sprintf("souk fund %s %s --id %s", client, amount, id))
 		}
@@ -70,9 +76,11 @@ func (s *shared) mayBeClient(_ *cobra.Command, args []string) error {
 // amountCommand is c as a command that moves an amount for a client, once under one id; noun says what it
 // makes.
 func (s *shared) amountCommand(noun string, c *cobra.Command,
-	do func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error,
+	do func(c *cobra.Command, link *local.Link, o *order, client string, amount market.Credits,
+		id string) error,
 ) *cobra.Command {
 	var id string
+	o := orderFlags(c, "reference of the bank or of an invoice, for the books")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if _, amount, found := strings.Cut(err.Error(), " flag: "); found {
 			_, amount, _ = strings.Cut(amount, " in ")
@@ -100,7 +108,7 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 			return err
 		}
 		defer link.Close()
-		return do(c, link, args[0], amount, id)
+		return do(c, link, o, args[0], amount, id)
 	}
 	c.Flags().StringVar(&id, "id", "", "id of the "+noun+", to make it once")
 	return c

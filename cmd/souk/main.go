@@ -63,6 +63,7 @@ stands for one US dollar.`,
 		s.reach(replayCommand(&s)),
 		s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
 		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)),
+		s.reach(remitCommand(&s)), s.reach(refundCommand(&s)),
 		s.reach(writeOffCommand(&s)), cli.WhyCommand(&s.data),
 		engineCommand(),
 		infraCommand(&s), clusterCommand(&s), authCommand(&s))

@@ -28,21 +28,20 @@ payout whose answer was lost can be asked for again.`,
 		Example: `  souk payout alice 2.50
   souk payout alice 2.50 --to bob
   souk payout alice 2.50 --id refund-17 --nats nats://127.0.0.1:4222`,
-	}, func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error {
+	}, func(c *cobra.Command, link *local.Link, o *order, client string, amount market.Credits,
+		id string) error {
 		ctx, cancel := within()
 		defer cancel()
-		pay, done, again := link.Payout, "paid "+amount.String()+" out for "+client, amount.String()
+		op, done, again := bus.OpPayout, "paid "+amount.String()+" out for "+client, amount.String()
 		if to != "" {
 			if err := bus.CheckID("--to", to); err != nil {
 				return err
 			}
-			pay = func(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply,
-				error) {
-				return link.Move(ctx, client, to, amount, id)
-			}
-			done, again = fmt.Sprintf("moved %s of %s to %s", amount, client, to), again+" --to "+to
+			op, done, again = bus.OpMove, fmt.Sprintf("moved %s of %s to %s", amount, client, to),
+				again+" --to "+to
 		}
-		reply, err := pay(ctx, client, amount, id)
+		reply, err := o.command(ctx, link, op, bus.FundsRequest{ID: id, Client: client, To: to,
+			Amount: amount})
 		if err != nil {
 			return payoutFailed(err, client, again, id)
 		}

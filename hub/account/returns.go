@@ -54,10 +54,11 @@ func (r *Room) Recalled(m *bus.Recall) error {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, r.turn.Journal)
 	}
 	if r.outOfDate(m.Epoch) {
-		return fmt.Errorf("recall by a treasury of epoch %d, and one of epoch %d has spoken", m.Epoch, r.epoch)
+		return fmt.Errorf("recall by a treasury of epoch %d, and one of epoch %d has spoken", m.Epoch,
+			r.epoch)
 	}
-	if m.Number > 0 {
-		return r.distribute(m)
+	if m.Order != nil {
+		return r.order(m)
 	}
 	if !m.Look && r.turn.Doubt == "" {
 		r.returnAbove(0, m.Client)
@@ -131,20 +132,24 @@ func (r *Room) tellReturns(taken uint64) {
 	r.sendReturns()
 }
 
-// distribute lets surplus leave at the treasury's command, or says what there is. The answer follows the
-// record's frame. The number makes it once: what was distributed last is said to who asks for it again.
-func (r *Room) distribute(m *bus.Recall) error {
-	last, payee, amount := r.turn.Book.LastDistribute(r.turn.Journal)
-	if m.Amount > 0 && m.Number == last+1 && m.Amount <= r.turn.Book.Balance(ledger.Surplus) &&
-		r.turn.Doubt == "" {
-		last, payee, amount = m.Number, m.Payee, m.Amount
-		if err := r.turn.Commit(ledger.NewDistribute(r.turn.Journal, last, payee, amount, "", false,
-			r.turn.Salt())); err != nil {
-			return err
+// order records an operator's order at the treasury's command, or says what there is, and why not. The answer
+// follows the record's frame. The number makes it once: the last order is said to who asks for it again.
+func (r *Room) order(m *bus.Recall) error {
+	b, here := r.turn.Book, r.turn.Journal
+	a := &bus.RecallReply{ID: m.ID, Hub: here, Client: m.Client, Why: m.Why}
+	if record, next := b.Take(*m.Order, m.Found, r.turn.Salt()); next && r.turn.Doubt == "" && m.Why == "" {
+		if err := r.turn.Commit(record); err != nil {
+			a.Why = bus.Clip(err.Error(), bus.MaxText)
+		} else if record.Kind == ledger.KindRefund {
+			r.Charged(record.Transfer.Client)
+			r.admit(r.client(record.Transfer.Client))
 		}
 	}
-	r.turn.Send(m.Inbox, &bus.RecallReply{ID: m.ID, Hub: r.turn.Journal, Client: m.Client, Next: last + 1,
-		Payee: payee, Amount: amount, Surplus: r.turn.Book.Balance(ledger.Surplus)})
+	last := b.LastOrder(here)
+	if a.Next, a.There, a.Ripe = last.Number+1, b.There(m.Order, m.Found), b.Ripe(); last.Number > 0 {
+		a.Last = &last
+	}
+	r.turn.Send(m.Inbox, a)
 	return nil
 }
 
@@ -197,8 +202,10 @@ func (r *Room) toldEnded() {
 	if r.closing {
 		return
 	}
-	r.turn.Fault(fmt.Errorf("the treasury counts hub %s as ended and grants it nothing: it settles what runs, gives "+
-		"back what clients have here, closes its journal and stops; start a hub with a journal of another name",
+	r.turn.Fault(fmt.Errorf("the treasury counts hub %s as ended and grants it nothing: it settles what "+
+		"runs, gives "+
+		"back what clients have here, closes its journal and stops; start a hub with a journal of another "+
+		"name",
 		r.turn.Journal))
 	r.tasks.Ended()
 }
@@ -227,7 +234,7 @@ func (r *Room) CloseOn() {
 	}
 	a.req.After = r.turn.Book.LastGrant(r.turn.Journal)
 	a.req.Returned = r.turn.Book.LastReturn(r.turn.Journal)
-	a.req.Distributed, _, _ = r.turn.Book.LastDistribute(r.turn.Journal)
+	a.req.Ordered = r.turn.Book.LastOrder(r.turn.Journal).Number
 }
 
 // treasuryEnded takes the treasury's answer to the end of the hub. If their numbers differ, the hub asks

@@ -35,7 +35,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 		{bus.AskSubject(d, "*"),
 			hearing(s, bus.Decode, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.RecallSubject(d, "*"),
-			hearing(s, bus.Decode, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
+			hearing(s, bus.Decode, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply; s.find(v) })},
 		{feedback + ">",
 			hearing(s, bus.Decode, func(v *bus.Feedback, m bus.Msg) {
 				v.Client, v.Sender = bus.Speaks(m.Subject, feedback)
@@ -111,7 +111,8 @@ func (s *Server) onTaken(m bus.Msg) {
 			at := time.Now()
 			s.hand(func(n *hub.Node) {
 				if n.Absent(at, agent) {
-					s.log.Warn("agent dead: nobody listens there any more; what its readers have not had the end of "+
+					s.log.Warn("agent dead: nobody listens there any more; what its readers have not had "+
+						"the end of "+
 						"is void", "agent", agent)
 				}
 			})
@@ -193,6 +194,17 @@ func (s *Server) ask(f hub.Funds) {
 	defer cancel()
 	if !s.pass(ctx, s.message(reply)) {
 		s.dropped.Add(1) // the loop has ended, or has too much to do; the Node asks again
+	}
+}
+
+// find looks up the payment that is to be refunded.
+func (s *Server) find(m *bus.Recall) {
+	if m.Order == nil || m.Order.Order == nil || m.Order.Order.Receipt == "" {
+		return
+	}
+	o, err := s.deps.Journal.Captured(m.Order.Order.Receipt)
+	if m.Found = &o; err != nil {
+		m.Found, m.Why = nil, bus.Clip(err.Error(), bus.MaxText)
 	}
 }
 

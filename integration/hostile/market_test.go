@@ -41,6 +41,7 @@ type memory struct {
 
 func (m *memory) Follow(func() ledger.Replica) (end func()) { return func() {} }
 func (m *memory) Close() error                              { return nil }
+func (m *memory) Captured(string) (tip.Ordered, error)      { return tip.Ordered{}, ledger.ErrUnpaid }
 func (m *memory) HasRoom() bool                             { return true }
 func (m *memory) Life() string                              { return "" }
 func (m *memory) Ended(string) (bool, string)               { return false, "it has no lives" }

@@ -311,7 +311,7 @@ func (x *insider) payOut() bool {
 		salt[k] = byte(x.r.Uint32())
 	}
 	amount := 1 + market.Credits(x.r.Int64N(int64(market.Credit)))
-	f.Records = append(f.Records, ledger.NewPayout("p-7", client, amount, "", salt))
+	f.Records = append(f.Records, ledger.NewPayout("p-7", client, amount, nil, salt))
 	return true
 }
 

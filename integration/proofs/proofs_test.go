@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
@@ -91,7 +92,7 @@ func (c *chain) grow(n int) {
 	for range n {
 		size := c.tree.Size()
 		r := ledger.NewDeposit(fmt.Sprint("op-", size), "dev", market.Credits(1+c.r.Int64N(1e12)),
-			strings.Repeat("n", c.r.IntN(60)), c.salt())
+			&tip.Order{Note: strings.Repeat("n", c.r.IntN(60))}, c.salt())
 		f := ledger.Frame{Version: ledger.FrameVersion, Epoch: 1, Seq: uint64(size + 1), Time: 18e17 + size,
 			Records: []ledger.Record{r}}
 		leaf := ledger.AppendFrame(nil, &f)

@@ -182,6 +182,9 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 				sum.Undecided = append(sum.Undecided, note)
 			}
 		}
+		if err := refunds(s, audits[i]); err != nil {
+			return Summary{}, err
+		}
 		r := audits[i].Finish()
 		sum.add(s, r.Count, r.Findings...)
 		sum.Reports = append(sum.Reports, r)
@@ -219,6 +222,24 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
+}
+
+// refunds compares a journal's refunds with the payments that they are of, which it reads again for that.
+func refunds(s *Source, a *ledger.Audit) error {
+	claims, seqs := a.Claims()
+	if len(claims) == 0 {
+		return nil
+	}
+	frames := map[uint64]*ledger.Frame{}
+	err := journal.FramesOf(s.Dir, seqs, func(f ledger.Frame) { frames[f.Seq] = &f })
+	if err != nil && !errors.Is(err, journal.ErrDamaged) { // which was found
+		return err
+	}
+	for i := range claims {
+		of := claims[i].Order.Capture
+		a.Judge(&claims[i], frames[of.Held], frames[of.Seq])
+	}
+	return nil
 }
 
 // witnessed compares journals with what others have noted of them: one that is an older copy is found by

@@ -113,12 +113,12 @@ func (f *fair) step() {
 	case n < 4 || f.deposits < 4:
 		f.deposits++
 		a := f.amount(5 * market.Credit)
-		f.write(f.treasury, ledger.NewDeposit(fmt.Sprint("d", f.deposits), client, a, "", f.nextSalt()))
+		f.write(f.treasury, ledger.NewDeposit(fmt.Sprint("d", f.deposits), client, a, nil, f.nextSalt()))
 		f.moved = append(f.moved, moved{f.now, client, "deposit", a})
 	case n < 5 && prepaid > 10:
 		f.deposits++
 		a := f.amount(prepaid / 10)
-		f.write(f.treasury, ledger.NewPayout(fmt.Sprint("p", f.deposits), client, a, "", f.nextSalt()))
+		f.write(f.treasury, ledger.NewPayout(fmt.Sprint("p", f.deposits), client, a, nil, f.nextSalt()))
 		f.moved = append(f.moved, moved{f.now, client, "withdrawal", -a})
 	case n < 6 && prepaid > 10:
 		f.deposits++
@@ -127,7 +127,7 @@ func (f *fair) step() {
 			return
 		}
 		a := f.amount(prepaid / 10)
-		f.write(f.treasury, ledger.NewMove(fmt.Sprint("m", f.deposits), client, to, a, f.nextSalt()))
+		f.write(f.treasury, ledger.NewMove(fmt.Sprint("m", f.deposits), client, to, a, nil, f.nextSalt()))
 		f.moved = append(f.moved, moved{f.now, client, "transfer", -a}, moved{f.now, to, "transfer", a})
 	case n < 8 && prepaid > 0 && len(f.pending) == 0:
 		a, number := f.amount(prepaid/2), f.treasury.book.LastGrant(w.name)+1

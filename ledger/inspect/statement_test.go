@@ -110,7 +110,7 @@ func (f *fair) balances(client string, to time.Time, s *Statement) {
 func TestStatementsBesideALostJournal(t *testing.T) {
 	f := newFair(t, 1, 0)
 	gone := f.writer("hub-gone", ledger.RoleHub)
-	f.write(f.treasury, ledger.NewDeposit("d", "ann", 100, "", f.nextSalt()))
+	f.write(f.treasury, ledger.NewDeposit("d", "ann", 100, nil, f.nextSalt()))
 	f.write(f.treasury, ledger.NewGrant(gone.name, 1, "ann", 60, "", f.nextSalt()))
 	p := Period{From: f.now.Add(-time.Hour), To: f.now.Add(time.Hour), Zone: time.UTC}
 	_, err := State(t.Context(), sourcesOf(t, f.data()), "ann", p)

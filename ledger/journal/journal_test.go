@@ -22,6 +22,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"souk/bus/etcdlog"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -33,7 +34,7 @@ func frame(seq uint64, size int) ledger.Frame {
 		id := fmt.Sprintf("d-%d-%d", seq, i)
 		note := strings.Repeat("n", min(size, 150))
 		f.Records = append(f.Records,
-			ledger.NewDeposit(id, "ann", market.Credits(seq), note,
+			ledger.NewDeposit(id, "ann", market.Credits(seq), &tip.Order{Note: note},
 				[16]byte{1, byte(seq), 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}))
 	}
 	return f

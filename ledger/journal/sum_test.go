@@ -42,7 +42,7 @@ func TestSums(t *testing.T) {
 		return f
 	}
 	deposit := func(n byte) ledger.Record {
-		return ledger.NewDeposit(string('a'+rune(n)), "ann", 1000, "", [16]byte{n})
+		return ledger.NewDeposit(string('a'+rune(n)), "ann", 1000, nil, [16]byte{n})
 	}
 	write := func(frames ...ledger.Frame) {
 		t.Helper()

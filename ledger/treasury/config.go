@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -31,6 +32,9 @@ type Config struct {
 	// Probers are the clients that pay for what hubs do of their own accord, by domain, where that is not
 	// probe-DOMAIN: as a hub's prewarm.client says. A hub gets its own one's money without a door's word.
 	Probers map[string]string `yaml:"probers"`
+	// Surplus says whose the surplus of hubs is: "agents", "clients" or, where it is empty, "kept"; see souk
+	// distribute.
+	Surplus string `yaml:"surplus"`
 	// Drain bounds the time for answering what has arrived when the server is told to stop.
 	Drain time.Duration `yaml:"drain"`
 }
@@ -77,6 +81,9 @@ func (c Config) Validate() error {
 				wrong("%w", err)
 			}
 		}
+	}
+	if !slices.Contains([]string{"", tip.Kept, tip.ByAgents, tip.ByClients}, c.Surplus) {
+		wrong("surplus: %.40q is none of kept, agents and clients", c.Surplus)
 	}
 	if c.Drain <= 0 || c.Drain > time.Hour {
 		wrong("drain: %v is not above 0 and at most 1h", c.Drain)

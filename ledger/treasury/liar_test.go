@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -81,7 +82,8 @@ func TestAnAnswerThatComesAfterTheNextDistribution(t *testing.T) {
 	b.says("h", 3, "", 4, 36)
 	b.want(bus.DistributeID("h", 2), "done")
 	for _, q := range []bus.Recall{late, look} {
-		b.tr.Said(&bus.RecallReply{ID: q.ID, Hub: "h", Client: q.Client, Next: 3, Amount: 4, Surplus: 36})
+		b.tr.Said(&bus.RecallReply{ID: q.ID, Hub: "h", Client: q.Client, Next: 3, There: 36,
+			Last: &tip.Ordered{Kind: bus.OpDistribute, Number: 2, Amount: 4}})
 		b.take()
 	}
 	if len(b.heard[id]) != 2 || b.last(id) != "done" {

@@ -39,10 +39,10 @@ func (t *Treasury) ask(l *look) error {
 	return errLater
 }
 
-// told answers a request for a balance, or for a distribution, by the hubs' answers.
+// told answers a request for a balance, or an order, by the hubs' answers.
 func (t *Treasury) told(l *look) {
-	if l.poll.share != nil {
-		t.distributed(l)
+	if l.poll.order != nil {
+		t.ordered(l)
 		return
 	}
 	delete(t.polls, l.poll.id)

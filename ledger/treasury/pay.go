@@ -42,9 +42,9 @@ func (t *Treasury) pay(op string, req *bus.FundsRequest) error {
 		t.makeUp(req.To)
 		return nil
 	case bus.OpPayout:
-		return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+		return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, t.said(req, false), t.salt()))
 	}
-	err := t.apply(ledger.NewMove(req.ID, req.Client, req.To, req.Amount, t.salt()))
+	err := t.apply(ledger.NewMove(req.ID, req.Client, req.To, req.Amount, t.said(req, false), t.salt()))
 	if err == nil {
 		t.richer = append(t.richer, req.To)
 	}

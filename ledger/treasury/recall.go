@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -61,7 +62,7 @@ type poll struct {
 	look       bool
 	uses       *bus.FundsRequest // nil, or what it asks of what tasks came to
 	exact      bool              // what hubs returned must have come, too
-	share      *bus.Recall       // for a distribution: what it says beside who is asked
+	order      *tip.Ordered      // that the hub is to make; without a number: that it is asked about
 	hubs       []target
 	said       time.Time // last
 }
@@ -157,9 +158,7 @@ func (t *Treasury) say(r *poll) {
 			if r.uses != nil {
 				ask.UsesDay, ask.UsesKey = r.uses.UsesDay, r.uses.UsesKey
 			}
-			if r.share != nil {
-				ask.Number, ask.Amount, ask.Payee = r.share.Number, r.share.Amount, r.share.Payee
-			}
+			ask.Order = r.order
 			t.ready.Recalls = append(t.ready.Recalls, Recall{domain, ask})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // does not panic, every answer can be sent, what it keeps is bounded, no money is made, and a new
 // treasury reads the same out of the journal.
 func TestNothingThatIsSaidMakesMoney(t *testing.T) {
-	kinds := []ledger.Kind{ledger.KindGrant, ledger.KindReclaim, ledger.KindDistribute,
+	kinds := []ledger.Kind{ledger.KindGrant, ledger.KindReclaim, ledger.KindDistribute, ledger.KindRemit,
 		ledger.KindClose, ledger.KindMove, ledger.KindBudget, ledger.KindMark, ledger.KindWriteOff}
 	made := map[ledger.Kind]int{}
 	missing := func() int { return slices.IndexFunc(kinds, func(k ledger.Kind) bool { return made[k] == 0 }) }
@@ -97,15 +97,15 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	for i := range 3000 {
 		hub := pick("h", "h", "g", "k", "treasury", "l", "x y")
 		book := tr.Book()
-		last, _, _ := book.LastDistribute(hub)
+		last := book.LastOrder(hub).Number
 		q := bus.FundsRequest{ID: fmt.Sprint("id-", r.IntN(1000)), Client: client(), Hub: hub,
 			Epoch: int64(r.IntN(2)), Amount: credits(), Least: credits(),
 			To:     pick("bob", "k-1", "k-1", "k-2", "zoe", ""),
 			Every:  pick("", "day", "day", "week", "month", "year"),
 			Domain: pick("of-"+hub[:1], "of-"+hub[:1], ""), Ahead: r.IntN(4) == 0, Hubs: r.IntN(2) == 0,
-			After: book.LastGrant(hub), Returned: book.LastReturn(hub), Distributed: last}
+			After: book.LastGrant(hub), Returned: book.LastReturn(hub), Ordered: last}
 		if r.IntN(6) == 0 {
-			q.After, q.Returned, q.Distributed = number(q.After), number(q.Returned), number(last)
+			q.After, q.Returned, q.Ordered = number(q.After), number(q.Returned), number(last)
 		}
 		if r.IntN(2) == 0 {
 			q.Least = 0
@@ -135,8 +135,15 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			q.ID = bus.DistributeID(hub, number(last))
 		}
 		if op == "lie" {
+			var say *tip.Order
+			if r.IntN(2) == 0 {
+				say = &tip.Order{Agent: pick("a-1", "a b"), Ref: fmt.Sprint(r.IntN(99))}
+			}
 			m := bus.RecallReply{ID: fmt.Sprint(r.IntN(9)), Hub: hub, Client: client(),
-				Next: number(last + 1), Amount: credits(), Payee: client(), Surplus: credits(),
+				Next: number(last + 1), There: credits(),
+				Last: &tip.Ordered{Kind: pick("distribute", "distribute", "remit", "refund", ""),
+					Number: number(last + 1),
+					Client: pick("", client()), Amount: credits(), Order: say},
 				Accepted: number(book.LastGrant(hub)), Returned: number(book.LastReturn(hub))}
 			if r.IntN(4) == 0 {
 				m.Avail, m.Held, m.Reserved = credits(), credits(), credits()
@@ -144,8 +151,8 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			if len(asked) > 0 && r.IntN(8) > 0 {
 				a := asked[max(0, len(asked)-1-r.IntN(4))].Ask
 				m.ID, m.Hub, m.Client = a.ID, a.Hub, a.Client
-				if a.Number > 0 {
-					m.Next = number(a.Number)
+				if a.Order != nil && a.Order.Number > 0 {
+					m.Next, m.Last.Number = a.Order.Number+1, a.Order.Number
 				}
 			}
 			if m.Validate() == nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -15,11 +16,14 @@ import (
 func (b *bank) says(hub string, next uint64, payee string, amount, left market.Credits) {
 	b.t.Helper()
 	q := b.asked[len(b.asked)-1].Ask
-	if q.Hub != hub || q.Number == 0 || !q.Look || q.Client != hub {
+	if q.Hub != hub || q.Order == nil || !q.Look || q.Client != hub {
 		b.t.Fatalf("asked %+v", q)
 	}
-	b.tr.Said(&bus.RecallReply{ID: q.ID, Hub: hub, Client: q.Client, Next: next, Payee: payee, Amount: amount,
-		Surplus: left})
+	m := &bus.RecallReply{ID: q.ID, Hub: hub, Client: q.Client, Next: next, There: left}
+	if next > 1 {
+		m.Last = &tip.Ordered{Kind: bus.OpDistribute, Number: next - 1, Client: payee, Amount: amount}
+	}
+	b.tr.Said(m)
 	b.take()
 }
 
@@ -72,7 +76,8 @@ func TestSurplusLeavesOnce(t *testing.T) {
 	id = b.distribute(3, "ann", 1)
 	b.says("h", 4, "", 2, 4)
 	b.want(id, "id_conflict")
-	if why := b.why(id); !strings.Contains(why, "distribution 3 of hub h is of 0.000000002 to") {
+	if why := b.why(id); !strings.Contains(why, "order 3 of hub h is a distribute of 0.000000002 of the "+
+		"surplus of hub h to") {
 		t.Error(why)
 	}
 	if got := b.tr.book.Balance(ledger.External("distributed")); got != 6 {
@@ -155,7 +160,7 @@ func TestAHubEnds(t *testing.T) {
 	b := newBank(t)
 	b.tr.cfg.MaxHubs = 2
 	spread(b, 50, "g", "h")
-	last := bus.FundsRequest{ID: "h-close", Hub: "h", Domain: "of-h", After: 1, Returned: 1, Distributed: 1}
+	last := bus.FundsRequest{ID: "h-close", Hub: "h", Domain: "of-h", After: 1, Returned: 1, Ordered: 1}
 	refused := func(why string) {
 		t.Helper()
 		b.put(bus.OpClose, last)
@@ -165,7 +170,7 @@ func TestAHubEnds(t *testing.T) {
 	}
 	refused("the last return of hub h is number 1 in its journal and 0")
 	b.giveBack("h", 20)
-	refused("the last distribution of hub h is number 1 in its journal and 0")
+	refused("the last order of hub h is number 1 in its journal and 0")
 	b.distribute(1, "", 7)
 	b.says("h", 2, "", 7, 0)
 	last.After = 0

@@ -161,8 +161,6 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	case op == bus.OpAllotted:
 		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.book.LastReturn(req.Hub)
 		reply.Ended = t.book.Closed(req.Hub)
-	case op == bus.OpDistribute:
-		reply.Number, _ = numberOf(req, bus.DistributeID)
 	case op == bus.OpBudget:
 		req = &bus.FundsRequest{ID: req.ID, Client: req.To}
 	}
@@ -237,11 +235,13 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 		if err := bus.CheckID("client", req.Client); err != nil {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
-	case bus.OpAllotted, bus.OpDistribute, bus.OpClose, bus.OpWriteOff:
+	case bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund, bus.OpClose,
+		bus.OpWriteOff:
 	default:
 		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use one of %s", op, strings.Join(
 			[]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpBalance, bus.OpAllot,
-				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpClose, bus.OpWriteOff}, ", "))
+				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund,
+				bus.OpClose, bus.OpWriteOff}, ", "))
 	}
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpAllot, bus.OpReturn:
@@ -283,7 +283,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 	}
 	switch op {
 	case bus.OpDeposit:
-		err := t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, "", t.salt()))
+		err := t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, t.said(req, false), t.salt()))
 		t.came(req.Client)
 		return t.given(req.Client, err)
 	case bus.OpPayout, bus.OpMove:
@@ -299,8 +299,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 	case bus.OpAllotted:
 		t.note(op, req)
 		return t.canTell(req)
-	case bus.OpDistribute:
-		return t.distribute(req, to)
+	case bus.OpDistribute, bus.OpRemit, bus.OpRefund:
+		return t.order(op, req, to)
 	case bus.OpClose:
 		return t.close(req)
 	case bus.OpWriteOff:
@@ -328,8 +328,10 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 	}
 	t.hear(req.Hub, req.Domain)
 	if t.book.WrittenOff(req.Hub) {
-		return refuse(bus.CodeBadRequest, "the journal of hub %s was written off, and clients have back what they had "+
-			"there: nothing of it is taken in any more; start this hub with a journal of another name", req.Hub)
+		return refuse(bus.CodeBadRequest, "the journal of hub %s was written off, and clients have back "+
+			"what they had "+
+			"there: nothing of it is taken in any more; start this hub with a journal of another name",
+			req.Hub)
 	}
 	return nil
 }
@@ -392,7 +394,8 @@ func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
 // Doubted refuses a request of an epoch that the registry does not name.
 func (t *Treasury) Doubted(op string, req *bus.FundsRequest, to any) {
 	if op == bus.OpWriteOff {
-		t.answer(to, req, refusal(refuse(bus.CodeUnavailable, "the registry does not say which hubs lead, and one that "+
+		t.answer(to, req, refusal(refuse(bus.CodeUnavailable, "the registry does not say which hubs lead, "+
+			"and one that "+
 			"does is not written off: ask again")))
 		return
 	}

@@ -2,7 +2,6 @@ package treasury
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"souk/bus"
@@ -19,10 +18,12 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 		t.answer(to, req, bus.FundsReply{Gone: t.book.Balance(ledger.Lost(hub)), Lost: true})
 		return errLater
 	case !t.book.Knows(hub):
-		return no("hub: the treasury never dealt with a hub %.80q: it has another name, which is that of its journal, "+
+		return no("hub: the treasury never dealt with a hub %.80q: it has another name, which is that of "+
+			"its journal, "+
 			"or nobody has had money there yet", hub)
 	case t.book.Closed(hub):
-		return no("hub %s has ended, and has given back what clients had there: there is nothing to write off", hub)
+		return no("hub %s has ended, and has given back what clients had there: there is nothing to write "+
+			"off", hub)
 	}
 	lives := t.lives(req)
 	if req.Sure && lives != nil {
@@ -35,8 +36,8 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 	}
 	var clients []string
 	for _, l := range r.Legs {
-		if client, ok := strings.CutSuffix(l.Account, ":prepaid"); ok {
-			clients = append(clients, strings.TrimPrefix(client, "client:"))
+		if client, ok := ledger.PrepaidOf(l.Account); ok {
+			clients = append(clients, client)
 		}
 	}
 	reply.Number = uint64(len(clients))
@@ -61,9 +62,12 @@ func (t *Treasury) lives(req *bus.FundsRequest) error {
 	switch {
 	case len(req.Leads) > 0:
 		domain := slices.Min(req.Leads)
-		return refuse(bus.CodeBadRequest, "hub %s leads domain %s, by what stands in etcd at %s: it is not lost. Stop "+
-			"it for good first; if it has died, etcd forgets it once its lease is over. If the hub of that domain has "+
-			"another journal, and names this one there, stop that hub and shut it out (souk auth revoke)", hub, domain,
+		return refuse(bus.CodeBadRequest, "hub %s leads domain %s, by what stands in etcd at %s: it is not "+
+			"lost. Stop "+
+			"it for good first; if it has died, etcd forgets it once its lease is over. If the hub of that "+
+			"domain has "+
+			"another journal, and names this one there, stop that hub and shut it out (souk auth revoke)",
+			hub, domain,
 			bus.HubKey(domain))
 	case !w.at.IsZero() && t.now.Sub(w.at) < lively:
 		return refuse(bus.CodeBadRequest, "hub %s was heard of %v ago: it is not lost. Stop it for good "+

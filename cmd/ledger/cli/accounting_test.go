@@ -14,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -101,14 +102,16 @@ func TestProgramsOfAccountingTakeAnExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, client := range []string{"ann", "Ann", "ANN", "-ann", "ann-", "an--n", "a_n", "0", "00", "0ann"} {
-		d := ledger.NewDeposit(fmt.Sprint(`d";[`, i), client, market.Credits(1+i), " a\n\"b;c", odd.salt())
+		d := ledger.NewDeposit(fmt.Sprint(`d";[`, i), client, market.Credits(1+i),
+			&tip.Order{By: "op", Note: ` a"b;c`, Ref: "a:b,c"}, odd.salt())
+		d.Transfer.Note = " a\n\"b;c"
 		if err := errorOf(odd.write(d),
 			odd.write(ledger.NewGrant("Hub_"+client, 1, client, 1, "é", odd.salt()))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errorOf(odd.write(ledger.NewMove("m", "00", "0", 2, odd.salt())),
-		odd.write(ledger.NewPayout("p", "0ann", 3, `\`, odd.salt())),
+	if err := errorOf(odd.write(ledger.NewMove("m", "00", "0", 2, nil, odd.salt())),
+		odd.write(ledger.NewPayout("p", "0ann", 3, &tip.Order{Note: `\`}, odd.salt())),
 		odd.write(odd.book.NewWriteOff("Hub_ann", odd.salt())), odd.j.Close()); err != nil {
 		t.Fatal(err)
 	}

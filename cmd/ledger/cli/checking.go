@@ -41,7 +41,7 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        each checkpoint beside the log, and each of --against, is of a beginning of it; with
                          --policy, their writer has signed them, and witnesses as the policy asks
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
-  level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
+  level 3  conservation  payments = earnings + surplus + fees, per record, round and journal
   level 4  auctions      the certificate of every round, that its holds are its awards, and that what a second
                          of a slot costs, each toll and what of it is not charged are what the rounds before
                          taught; where one is lost, which of those after it cannot be checked
@@ -174,11 +174,12 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 
 // reportColumns are the columns of check and stats, a row for each journal.
 var reportColumns = []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
-	"payments", "payouts", "surplus", "fees", "findings", "closed", "first", "last"}
+	"payments", "earned", "surplus", "fees", "remitted", "refunded", "findings", "closed", "first", "last"}
 
 func reportCells(r *ledger.Report) []any {
 	return []any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue,
-		r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Closed, stamp(r.First), stamp(r.Last)}
+		r.Payments, r.Earned, r.Surplus, r.Fees, r.Remitted, r.Refunded, r.Count, r.Closed, stamp(r.First),
+		stamp(r.Last)}
 }
 
 func reportObjects(reports []ledger.Report) (list []object) {

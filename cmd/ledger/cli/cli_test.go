@@ -161,7 +161,7 @@ func writeMarket(data string, rounds int, fraud string) error {
 		if fraud == "allotment" && client == "cyd" {
 			granted--
 		}
-		err = errorOf(tr.write(ledger.NewDeposit("cash-"+client, client, 10e9, "", tr.salt())),
+		err = errorOf(tr.write(ledger.NewDeposit("cash-"+client, client, 10e9, nil, tr.salt())),
 			tr.write(ledger.NewGrant(h.name, n, client, granted, "", tr.salt())),
 			h.write(ledger.NewAccept(h.name, n, client, 4e9, h.salt())))
 		if err != nil {
@@ -276,7 +276,7 @@ func TestCheckBesideAWriter(t *testing.T) {
 	go func() {
 		tr, err := newWriter(filepath.Join(data, "other"), "treasury", ledger.RoleTreasury)
 		if err == nil {
-			err = tr.write(ledger.NewDeposit("d", "ann", 1e9, "", tr.salt()))
+			err = tr.write(ledger.NewDeposit("d", "ann", 1e9, nil, tr.salt()))
 		}
 		h, err2 := newWriter(filepath.Join(data, "other"), "hub-law", ledger.RoleHub)
 		err = errorOf(err, err2)
@@ -337,7 +337,8 @@ func TestTailFollows(t *testing.T) {
 	go func() { code <- Run(ctx, "", []string{"tail", "-f", "--data", data, "-O", "ndjson"}, out, out) }()
 	for i, want := range []string{`"kind":"open"`, `"id":"deposit/d1"`, `"id":"deposit/d2"`} {
 		if i > 0 {
-			if err := tr.write(ledger.NewDeposit(fmt.Sprint("d", i), "ann", 1e9, "", tr.salt())); err != nil {
+			if err := tr.write(ledger.NewDeposit(fmt.Sprint("d", i), "ann", 1e9, nil,
+				tr.salt())); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -384,7 +385,7 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, columns := range map[string]int{"check": 8, "bal": 4, "print": 7, "reg surplus": 7,
-		"round 2": 10, "stats": 15, "tail": 7} {
+		"round 2": 10, "stats": 17, "tail": 7} {
 		var out, errs bytes.Buffer
 		Run(context.Background(), "", append(strings.Fields(args), "--data", data, "-O", "csv"), &out, &errs)
 		rows, err := csv.NewReader(&out).ReadAll()

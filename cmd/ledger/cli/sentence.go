@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -60,24 +61,30 @@ func sentence(r *ledger.Record) string {
 				"relayed", q.Cost, q.Usage.Prompt, q.Usage.Cached, q.Usage.Output, q.Relayed)
 		}
 		if u := c.Said; u != nil {
-			s += fmt.Sprintf("; its engine said %d prompt tokens (%d cached) and %d output", u.Prompt, u.Cached, u.Output)
+			s += fmt.Sprintf("; its engine said %d prompt tokens (%d cached) and %d output", u.Prompt,
+				u.Cached, u.Output)
 		}
 		return s
 	case r.Void != nil:
 		if r.Void.Reason == string(bus.CodeLateFirst) {
-			return "nothing is due: " + r.Void.Reason + ": it had given no token in the time in which all but one in " +
+			return "nothing is due: " + r.Void.Reason + ": it had given no token in the time in which all " +
+				"but one in " +
 				"a thousand do, and another agent got the task"
 		}
 		return "nothing is due: " + r.Void.Reason
 	case r.Transfer != nil:
 		t := r.Transfer
 		s := fmt.Sprintf("%s of %s", t.Amount, t.Client)
+		if r.Kind.IsOrder() {
+			s = ordered(r.Kind, t)
+		}
 		if t.Hub != "" {
 			s += fmt.Sprintf(", %s %d of %s", r.Kind, t.Number, t.Hub)
 		}
 		if t.Note != "" {
 			s += " (" + t.Note + ")"
 		}
+		s += operator(t.Order)
 		if v := t.Vouched; v != nil {
 			for i, d := range v.Doors {
 				if i == 8 {
@@ -93,13 +100,14 @@ func sentence(r *ledger.Record) string {
 		s := fmt.Sprintf("%s of %s to %s", m.Amount, m.From, m.To)
 		switch {
 		case m.Part == 1 && m.Period > 0:
-			return fmt.Sprintf("%s: the allowance of period %d beside a rest of at most %s", s, m.Period, m.Rest)
+			return fmt.Sprintf("%s: the allowance of period %d beside a rest of at most %s", s, m.Period,
+				m.Rest)
 		case m.Period > 0:
 			return fmt.Sprintf("%s: part %d of the allowance of period %d", s, m.Part, m.Period)
 		case m.Part > 0:
 			return s + ": the rest of a budget that has ended"
 		}
-		return s
+		return s + operator(m.Order)
 	case r.Budget != nil:
 		u := r.Budget
 		switch {
@@ -108,7 +116,8 @@ func sentence(r *ledger.Record) string {
 		case u.Every == "":
 			return fmt.Sprintf("%s may have %s of %s's money, once", u.Client, u.Amount, u.Of)
 		}
-		return fmt.Sprintf("%s may have %s of %s's money, filled up every %s", u.Client, u.Amount, u.Of, u.Every)
+		return fmt.Sprintf("%s may have %s of %s's money, filled up every %s", u.Client, u.Amount, u.Of,
+			u.Every)
 	case r.Noted != nil:
 		n := r.Noted
 		s := fmt.Sprintf("%s was at %s", n.Journal, n.Mark)
@@ -154,4 +163,44 @@ func list(names []string) string {
 		return "nobody"
 	}
 	return strings.Join(names, ", ")
+}
+
+// ordered says what an order was for.
+func ordered(k ledger.Kind, t *ledger.Transfer) string {
+	o := t.Order
+	switch {
+	case k == ledger.KindRemit:
+		return fmt.Sprintf("%s of what agent %s has earned is paid", t.Amount, o.Agent)
+	case k == ledger.KindRefund:
+		return fmt.Sprintf("%s of the %s that %s paid for %s in %s come back from %s", t.Amount,
+			o.Capture.Paid,
+			t.Client, o.Receipt, o.Month, map[string]string{tip.FromAgent: "agent " + o.Agent}[o.From]+
+				map[string]string{tip.FromSurplus: "the surplus"}[o.From])
+	case o != nil && o.Rule == tip.ByAgents:
+		var all []string
+		for _, s := range o.Shares {
+			all = append(all, fmt.Sprintf("%s %d", s.Agent, s.Slots))
+		}
+		return fmt.Sprintf("%s of surplus to agents, by the slots that they offered: %s", t.Amount, list(all))
+	case o != nil && o.Rule == tip.ByClients:
+		return fmt.Sprintf("%s of surplus to clients, in equal parts", t.Amount)
+	case t.Client == "":
+		return fmt.Sprintf("%s of surplus leave the market", t.Amount)
+	}
+	return fmt.Sprintf("%s of surplus to %s", t.Amount, t.Client)
+}
+
+// operator says what an operator said.
+func operator(o *tip.Order) (s string) {
+	if o == nil {
+		return ""
+	}
+	for _, said := range [][2]string{{"by operator", o.By}, {"reference", o.Ref}, {"for", o.Month},
+
+		{"note:", o.Note}} {
+		if said[1] != "" && !(said[0] == "for" && o.Receipt != "") {
+			s += "; " + said[0] + " " + said[1]
+		}
+	}
+	return s
 }

@@ -51,10 +51,10 @@ func TestMarketServesAll(t *testing.T) {
 			}
 			due += Card.Cost(usage(r))
 		}
-		if len(all) < 3 || s.Arrive == nil && len(all) != s.Tasks || report.Payouts != due ||
+		if len(all) < 3 || s.Arrive == nil && len(all) != s.Tasks || report.Earned != due ||
 			report.Rounds == 0 || report.Count > 0 {
 			t.Errorf("%d tasks came to %s, agents were paid %s in %d rounds; %d findings", len(all), due,
-				report.Payouts, report.Rounds, report.Count)
+				report.Earned, report.Rounds, report.Count)
 		}
 	}
 }

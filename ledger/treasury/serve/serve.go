@@ -74,7 +74,8 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 		d.LeaseTTL = leaseTTL
 	}
 	if name := d.Bus.Name(); name != cfg.Journal {
-		return nil, fmt.Errorf("treasury: it is %s on the bus, and its journal is %s: hubs answer the journal's "+
+		return nil, fmt.Errorf("treasury: it is %s on the bus, and its journal is %s: hubs answer the "+
+			"journal's "+
 			"name alone, so connect under that", name, cfg.Journal)
 	}
 	if d.Log == nil {

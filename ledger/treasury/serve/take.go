@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/tip"
 )
 
 // request is a request that has arrived.
@@ -77,20 +78,25 @@ func (s *Server) take(m bus.Msg) {
 	}
 }
 
-// said fills in the request's hub, or the client of a balance, from the subject.
+// said fills in the request's hub, the client of a balance, or the operator from the subject.
 func said(op, client, who string, req *bus.FundsRequest) error {
 	field, word, subject := "hub", &req.Hub, who
 	switch op {
 	case bus.OpBalance:
 		field, word, subject = "client", &req.Client, client
 	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
-	default:
+	default: // an operator's
 		req.Attest = nil // nobody speaks of checkpoints for another
+		if req.Order == nil {
+			req.Order = &tip.Order{}
+		}
+		req.Order.By = who
 		return nil
 	}
 	if *word != "" && *word != subject {
 		return &bus.Error{Code: bus.CodeBadRequest, Message: fmt.Sprintf(
-			"%s: the request says %.80q, and came on the subject of %s: nobody asks for another", field, *word,
+			"%s: the request says %.80q, and came on the subject of %s: nobody asks for another", field,
+			*word,
 			subject)}
 	}
 	*word = subject

@@ -1,0 +1,62 @@
+package tip
+
+import (
+	"souk/market"
+)
+
+// Order stands beside an amount and holds the operator's words: who commands it, why, and whom it concerns.
+type Order struct {
+	By    string `json:"by,omitempty" msgpack:"by,omitempty" want:"id?"` // the operator, by its creds' name
+	Ref   string `json:"ref,omitempty" msgpack:"ref,omitempty"`          // by which it is made once
+	Note  string `json:"note,omitempty" msgpack:"note,omitempty"`
+	Month string `json:"month,omitempty" msgpack:"month,omitempty"` // "2026-11": for which it is
+	// remit: who is paid; refund: who was paid
+	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty" want:"id?"`
+	Receipt string `json:"receipt,omitempty" msgpack:"receipt,omitempty"` // refund: the hold
+	From    string `json:"from,omitempty" msgpack:"from,omitempty"`       // refund: FromAgent or FromSurplus
+	// refund: the capture, as the hub's journal has it
+	Capture *Captured `json:"capture,omitempty" msgpack:"capture,omitempty"`
+	// distribute: the rule by which, one of those below; "": by an operator's word
+	Rule   string  `json:"rule,omitempty" msgpack:"rule,omitempty"`
+	Shares []Share `json:"shares,omitempty" msgpack:"shares,omitempty" want:"most:4096"` // ByAgents, sorted
+}
+
+// Rules of whose a hub's surplus is.
+const (
+	Kept      = "kept"    // the operator's, who takes it out
+	ByAgents  = "agents"  // theirs, by the slots that they have offered
+	ByClients = "clients" // theirs, in equal parts
+)
+
+// Share says how many slots an agent has offered, over all rounds since the last distribution by the rule.
+type Share struct {
+	Agent string `json:"agent" msgpack:"agent" want:"id"`
+	Slots int64  `json:"slots" msgpack:"slots"`
+}
+
+// Payers of a refund.
+const (
+	FromAgent   = "agent"
+	FromSurplus = "surplus"
+)
+
+// Captured is a payment as a journal has it, and where.
+type Captured struct {
+	Held   uint64         `json:"held" msgpack:"held"` // frame of the hold
+	Seq    uint64         `json:"seq" msgpack:"seq"`   // frame of the capture
+	Time   int64          `json:"time" msgpack:"time" want:"ever"`
+	Paid   market.Credits `json:"paid" msgpack:"paid"`
+	Model  string         `json:"model,omitempty" msgpack:"model,omitempty"`
+	APIKey string         `json:"api_key,omitempty" msgpack:"api_key,omitempty"`
+	Tags   string         `json:"tags,omitempty" msgpack:"tags,omitempty" want:"text"`
+}
+
+// Ordered is an operator's order to a hub: of its surplus, of what it owes an agent, of what a client paid.
+// The hub records it first, then the treasury, both under one number.
+type Ordered struct {
+	Kind   string         `json:"kind" msgpack:"kind"`
+	Number uint64         `json:"number" msgpack:"number"` // of the hub's orders, from 1 without gaps
+	Client string         `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"`
+	Amount market.Credits `json:"amount" msgpack:"amount"`
+	Order  *Order         `json:"order,omitempty" msgpack:"order,omitempty"`
+}
