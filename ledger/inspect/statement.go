@@ -62,7 +62,7 @@ func State(ctx context.Context, sources []*Source, client string, p Period) (*St
 	s := &stating{Statement: &Statement{Client: client, Period: p},
 		names: [3]string{ledger.Prepaid(client), ledger.Avail(client), ledger.Held(client)},
 		here:  map[[2]string]market.Credits{}, away: map[string]market.Credits{}, models: map[string]*Sum{}}
-	s.from, s.to = p.bounds()
+	s.from, s.to = p.Bounds()
 	treasuries := 0
 	for _, src := range sources {
 		if src.Role == ledger.RoleTreasury {

@@ -22,16 +22,22 @@ type Period struct {
 	Zone     *time.Location // whose days and months count
 }
 
-// bounds returns the period in Unix nanoseconds.
-func (p *Period) bounds() (from, to int64) {
-	from, to = math.MinInt64, math.MaxInt64
-	if !p.From.IsZero() {
-		from = p.From.UnixNano()
+// Bounds returns the period in Unix nanoseconds, of which there are enough from 1677 to 2262: a bound before
+// that is the first of them, and one after it the last.
+func (p *Period) Bounds() (from, to int64) {
+	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+	nanos := func(t, none time.Time) int64 {
+		switch {
+		case t.IsZero():
+			t = none
+		case t.Before(first):
+			t = first
+		case t.After(last):
+			t = last
+		}
+		return t.UnixNano()
 	}
-	if !p.To.IsZero() {
-		to = p.To.UnixNano()
-	}
-	return from, to
+	return nanos(p.From, first), nanos(p.To, last)
 }
 
 // Sums say which payments are summed up, and what they are told apart by.
@@ -88,7 +94,7 @@ type span struct {
 // holds alone.
 func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 	s := &summing{Sums: q, groups: map[[mostParts]string]*Sum{}, tags: map[string]bool{}}
-	s.from, s.to = q.bounds()
+	s.from, s.to = q.Bounds()
 	if err := q.valid(); err != nil {
 		return nil, err
 	}

@@ -98,6 +98,7 @@ type books struct {
 	w       io.Writer
 	bean    bool   // for beancount; else for hledger and Ledger
 	unit    string // the currency
+	zone    *time.Location
 	journal string
 	day     string
 	has     map[string]market.Credits // by account
@@ -175,7 +176,7 @@ func (b *books) record(f *ledger.Frame, r *ledger.Record, o *about) error {
 }
 
 func (b *books) transaction(at int64, kind, id string, said []string, legs []ledger.Leg) {
-	b.day = time.Unix(0, at).UTC().Format(time.DateOnly)
+	b.day = time.Unix(0, at).In(b.zone).Format(time.DateOnly)
 	b.open(legs)
 	head := kind + " " + plainText(id)
 	if b.bean {

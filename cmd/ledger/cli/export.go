@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,6 +34,9 @@ that no two accounts share a name.`,
   ledger export --format beancount --month 2026-11 > market.beancount
   ledger export --format csv --journal general --from 2026-11-01`,
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			if cmd.Flags().Changed("output") {
+				return errors.New("--output: an export has formats of its own: write --format " + e.output)
+			}
 			if !slices.Contains(exports, format) {
 				return fmt.Errorf("--format %q: take %s", format, strings.Join(exports, ", "))
 			}
@@ -44,19 +48,13 @@ that no two accounts share a name.`,
 			if err != nil {
 				return err
 			}
-			x := &exporter{cmd: cmd, from: math.MinInt64, to: math.MaxInt64,
-				unit: cmp.Or(currencyOf(sources), ledger.DefaultCurrency)}
-			if !span.From.IsZero() {
-				x.from = span.From.UnixNano()
-			}
-			if !span.To.IsZero() {
-				x.to = span.To.UnixNano()
-			}
+			x := &exporter{cmd: cmd, unit: cmp.Or(currencyOf(sources), ledger.DefaultCurrency)}
+			x.from, x.to = span.Bounds()
 			out := cmd.OutOrStdout()
 			if format == "csv" || format == "json" {
 				x.rows = newPrinter(out, format, x.unit)
 			} else {
-				x.books = &books{w: out, bean: format == "beancount", unit: x.unit}
+				x.books = &books{w: out, bean: format == "beancount", unit: x.unit, zone: span.Zone}
 			}
 			return x.all(sources)
 		},

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+)
+
+// command runs a command on a market's data, and returns what it has said and its exit code.
+func command(t *testing.T, data string, args ...string) (string, int) {
+	t.Helper()
+	var said bytes.Buffer
+	code := Run(context.Background(), "v1", append(args, "--data", data), &said, &said)
+	return said.String(), code
+}
+
+// A bound that no journal reaches, as many write one for "ever", leaves nothing out.
+func TestBoundsBeyondWhatNanosecondsCount(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 3, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"spend", "earn", "export"} {
+		want, code := command(t, data, verb)
+		if code != ExitClean || strings.Count(want, "\n") < 5 {
+			t.Fatalf("%s: exit %d, %s", verb, code, want)
+		}
+		for _, bounds := range []string{"--to=9999-12-31", "--from=1500-01-01", "--from=0001-01-02 --to=2300-01-01"} {
+			got, code := command(t, data, append([]string{verb}, strings.Fields(bounds)...)...)
+			if code != ExitClean || got != want {
+				t.Errorf("%s %s: exit %d, %s\nwant %s", verb, bounds, code, got, want)
+			}
+		}
+	}
+}
+
+// Days of an export are those of the zone whose days bound it.
+func TestAnExportHasTheDaysOfItsZone(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	days := map[string]bool{}
+	for _, zone := range []string{"Pacific/Kiritimati", "Pacific/Pago_Pago"} { // 25 hours apart
+		out, code := command(t, data, "export", "--format=csv", "--zone", zone)
+		if code != ExitClean {
+			t.Fatal(out)
+		}
+		out, _ = command(t, data, "export", "--zone", zone)
+		for line := range strings.Lines(out) {
+			if day, _, is := strings.Cut(line, " * deposit"); is {
+				days[day] = true
+			}
+		}
+	}
+	if len(days) != 2 {
+		t.Errorf("days are %v", days)
+	}
+}
+
+// Whoever names a format by the flag of the other commands is told, and gets no other.
+func TestAnExportsFormatsAreItsOwn(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := command(t, data, "export", "-O", "json"); code != ExitUsage ||
+		!strings.Contains(out, "--format json") {
+		t.Errorf("exit %d, %s", code, out)
+	}
+}
