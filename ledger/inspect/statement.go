@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ type Statement struct {
 	Lines            []Line   // in order of time, but for usage
 	Usage            []Sum    // of tasks, by model
 	Places           []Place  // where the closing balance is
+	Ends             int64    // the last moment that is known, where no journal goes beyond the time; else 0
 	open             []string // hubs of the market whose journals are here
 }
 
@@ -54,6 +56,7 @@ type stating struct {
 	opening  market.Credits
 	all      market.Credits // what came, less what went, in the time
 	known    bool
+	beyond   bool // a journal goes on after the time
 	alike    string
 }
 
@@ -77,9 +80,12 @@ func State(ctx context.Context, sources []*Source, client string, p Period) (*St
 	}
 	for _, src := range sources {
 		s.journal = src.Name
-		if err := src.Facts(ctx, s.to, s.add); err != nil {
+		if err := src.Facts(ctx, math.MaxInt64, s.add); err != nil {
 			return nil, err
 		}
+	}
+	if s.beyond {
+		s.Ends = 0
 	}
 	if !s.known {
 		return nil, (&asked{part: "client", name: client, alike: s.alike}).unknown()
@@ -89,7 +95,12 @@ func State(ctx context.Context, sources []*Source, client string, p Period) (*St
 
 // add takes in a fact.
 func (s *stating) add(f *ledger.Fact) error {
+	if f.Time >= s.to {
+		s.beyond = true
+		return ErrStop
+	}
 	r := f.Record
+	s.Ends = max(s.Ends, f.Time)
 	var own market.Credits
 	for i := range r.Legs {
 		l := &r.Legs[i]

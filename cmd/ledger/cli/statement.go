@@ -32,7 +32,8 @@ shares of surplus, usage by model, refunds, and the closing balance, which is wh
 client's accounts together with what is under way. Money that goes between the treasury and hubs is left out:
 it is the client's wherever it is. So all journals of the market have to be among those that are read.
 
-Each line counts by the time of its record. -O takes html as well: one page, to be printed or filed.`,
+Each line counts by the time of its record. Where no journal goes beyond the month, which may not be over, the
+closing balance says when they end. -O takes html as well: one page, to be printed or filed.`,
 		Example: `  ledger statement acme --month 2026-11
   ledger statement acme --month 2026-11 --zone Europe/Berlin -O csv
   ledger statement acme --month 2026-11 -O html > acme-2026-11.html`,
@@ -74,7 +75,10 @@ func (e *env) writeStatement(w io.Writer, s *inspect.Statement) error {
 		return time.Unix(0, nanos).In(s.Zone).Format("2006-01-02 15:04:05Z07:00")
 	}
 	from, to := moment(s.From.UnixNano()), moment(s.To.UnixNano())
-	span := fmt.Sprintf("from %s until %s", from, to)
+	span, ends := fmt.Sprintf("from %s until %s", from, to), ""
+	if s.Ends != 0 {
+		ends = "journals end " + moment(s.Ends)
+	}
 	var spent market.Credits
 	var tasks int64
 	for i := range s.Usage {
@@ -82,7 +86,7 @@ func (e *env) writeStatement(w io.Writer, s *inspect.Statement) error {
 	}
 	if e.output == "html" {
 		return statementPage.Execute(w, map[string]any{"Statement": s, "Span": span, "Moment": moment,
-			"Tasks": tasks, "Spent": spent})
+			"Tasks": tasks, "Spent": spent, "Ends": ends})
 	}
 	if e.output == "table" {
 		fmt.Fprintf(w, "Statement of %s %s, in %s\n\n", s.Client, span, s.Currency)
@@ -109,7 +113,7 @@ func (e *env) writeStatement(w io.Writer, s *inspect.Statement) error {
 		u := &s.Usage[i]
 		err = errors.Join(err, add("usage", "", u.Model, "", "", u, -u.Paid))
 	}
-	err = errors.Join(err, add("closing", to, "", "", "", nil, s.Closing))
+	err = errors.Join(err, add("closing", to, "", "", ends, nil, s.Closing))
 	for _, p := range s.Places {
 		out.foot = append(out.foot, []any{"of that", "", p.Journal, p.Account, "", "", "", "", "", p.Amount,
 			s.Currency})
