@@ -47,6 +47,8 @@ type Sums struct {
 	Clients, Agents, Models, Keys []string
 	Tags                          []bus.Tag // each of them; a Value of "" is any
 	By                            []string  // of Parts, or "tag:" and a tag's name
+
+	Missing []string // found by Sum: hubs that a treasury has granted money, and whose journals are not here
 }
 
 // Parts lists what sums are told apart by.
@@ -108,7 +110,12 @@ func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 	}
 	for _, src := range sources {
 		s.day = span{}
-		if err := src.Facts(ctx, s.to, s.add); err != nil {
+		if err := src.Facts(ctx, s.to, func(f *ledger.Fact) error {
+			if f.Record.Kind == ledger.KindGrant {
+				q.lacks(f.Record.Transfer.Hub, sources)
+			}
+			return s.add(f)
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -122,6 +129,14 @@ func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 		out = append(out, *s.groups[k])
 	}
 	return out, nil
+}
+
+// lacks notes a hub whose journal is not here.
+func (q *Sums) lacks(hub string, sources []*Source) {
+	is := func(s *Source) bool { return s.Name == hub }
+	if !slices.Contains(q.Missing, hub) && !slices.ContainsFunc(sources, is) {
+		q.Missing = append(q.Missing, strings.Clone(hub))
+	}
 }
 
 func compareParts(a, b [mostParts]string) int { return slices.Compare(a[:], b[:]) }

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -68,5 +70,29 @@ func TestAnExportsFormatsAreItsOwn(t *testing.T) {
 	if out, code := command(t, data, "export", "-O", "json"); code != ExitUsage ||
 		!strings.Contains(out, "--format json") {
 		t.Errorf("exit %d, %s", code, out)
+	}
+}
+
+// Who sums up what clients spent is told of a hub whose journal is not there, and of none that is there.
+func TestSumsNameTheJournalsThatTheyLack(t *testing.T) {
+	data := t.TempDir()
+	if err := writeMarket(data, 3, ""); err != nil {
+		t.Fatal(err)
+	}
+	const says = "hub-maths is not among these"
+	whole, code := command(t, data, "spend")
+	if code != ExitClean || strings.Contains(whole, says) {
+		t.Errorf("exit %d, %s", code, whole)
+	}
+	if err := os.RemoveAll(filepath.Join(data, "journal", "hub-maths")); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"spend", "earn"} {
+		if out, code := command(t, data, verb); code != ExitClean || !strings.Contains(out, says) {
+			t.Errorf("%s: exit %d, %s", verb, code, out)
+		}
+		if out, _ := command(t, data, verb, "--journal=treasury"); strings.Contains(out, says) {
+			t.Errorf("%s: %s", verb, out)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,8 @@ const sumsLong = `
 A task counts when it was paid: by the time of the frame that has its capture, as the hub's clock said.
 --from belongs to the time, --to does not; days and months are those of --zone. --by tells rows apart by
 client, agent, model, key, day or month, and tag:NAME, the value of one tag, in the order in which they are
-named. Ids that differ by case only are different ones. Amounts are exact. In CSV, names that a spreadsheet
+named. Ids that differ by case only are different ones. A key with a budget spends as a client of its own,
+CLIENT-KEY. Amounts are exact. In CSV, names that a spreadsheet
 would take for formulas have a ' before them.`
 
 func (e *env) spendCommand() *cobra.Command {
@@ -72,6 +74,10 @@ func (e *env) sumsCommand(by string, c *cobra.Command, more ...string) *cobra.Co
 		if err != nil {
 			return err
 		}
+		if e.journal == "" && len(q.Missing) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "ledger: the journal of %s is not among these, and its tasks are not in "+
+				"these sums\n", strings.Join(q.Missing, ", "))
+		}
 		columns := slices.Concat(q.By, []string{"tasks", "prompt", "cached", "output"}, more)
 		columns = append(columns, "currency")
 		return e.writeSums(cmd, &q, sums, currencyOf(sources), columns)
@@ -93,7 +99,7 @@ func harmless(format, name string) string {
 	switch {
 	case format == "table" && strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }):
 		return strconv.Quote(name)
-	case format == "csv" && name != "" && strings.ContainsRune("=+-@'\t\r", rune(name[0])):
+	case format == "csv" && strings.IndexAny(name, "=+-@'\t\r＝＋－＠") == 0:
 		return "'" + name
 	}
 	return name

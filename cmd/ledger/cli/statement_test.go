@@ -15,7 +15,7 @@ import (
 // spreadsheet computes nothing of it.
 func TestNamesThatWantMore(t *testing.T) {
 	bad := []string{"<script>alert(1)</script>", "\x1b]0;owned\a", "=HYPERLINK(1)", "{{.}}", "a,\"b\"\nc",
-		"'x"}
+		"'x", "＝1+1"}
 	s := &inspect.Statement{Client: "ann", Currency: "USD", Period: inspect.Period{From: time.Unix(0, 0),
 		To: time.Unix(1, 0), Zone: time.UTC}}
 	for _, name := range bad {
@@ -46,7 +46,7 @@ func TestNamesThatWantMore(t *testing.T) {
 	}
 	for i, name := range bad {
 		want := name
-		if name[0] == '=' || name[0] == '\'' {
+		if strings.ContainsAny(name[:1], "='") || strings.HasPrefix(name, "＝") {
 			want = "'" + name
 		}
 		if note := rows[2+i][4]; note != want {
