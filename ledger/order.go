@@ -268,8 +268,7 @@ func (b *Book) applyRefund(r *Record) error {
 		}
 	}})
 	if b.head.Role == RoleHub {
-		b.fresh = append(b.fresh, used{t.Client, tip.Use{Key: c.APIKey, Model: c.Model, Tags: c.Tags,
-			Refunded: t.Amount}})
+		b.fresh = append(b.fresh, backBy(t))
 	}
 	return nil
 }

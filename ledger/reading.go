@@ -83,9 +83,13 @@ func (x *Reading) Frame(data []byte, f func(*Fact) error) error {
 // Use returns what a fact adds to what a client has spent, and which agent served it: a capture, or a refund
 // in the journal of the hub that makes it. ok is false where it adds nothing. A book counts by the same rule.
 func (x *Fact) Use() (client, agent string, use tip.Use, ok bool) {
-	if x.Record.Capture == nil {
-		return "", "", tip.Use{}, false
+	switch r := x.Record; {
+	case r.Capture != nil:
+		u := useBy(x.Hold, r.Capture)
+		return u.client, x.Hold.Agent, u.use, true
+	case r.Kind == KindRefund && x.Hub && r.Transfer.Order != nil && r.Transfer.Order.Capture != nil:
+		u := backBy(r.Transfer)
+		return u.client, r.Transfer.Order.Agent, u.use, true
 	}
-	u := useBy(x.Hold, x.Record.Capture)
-	return u.client, x.Hold.Agent, u.use, true
+	return "", "", tip.Use{}, false
 }

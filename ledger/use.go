@@ -43,6 +43,12 @@ func useBy(h *Hold, c *Capture) used {
 		Cost: c.Cost, Paid: c.Cost + h.Due(c)}}
 }
 
+// backBy returns what a refund takes back, in the journal of the hub that makes it.
+func backBy(t *Transfer) used {
+	c := t.Order.Capture
+	return used{t.Client, tip.Use{Key: c.APIKey, Model: c.Model, Tags: c.Tags, Refunded: t.Amount}}
+}
+
 // tally sums up the captures of a frame that is whole.
 func (b *Book) tally() {
 	day := b.head.Time / int64(24*time.Hour)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"
@@ -18,7 +19,8 @@ type writer struct {
 	name   string
 	book   *ledger.Book
 	frames []ledger.Frame
-	holds  []ledger.Hold // open
+	holds  []ledger.Hold  // open
+	held   map[string]int // frames of all, by receipt
 }
 
 // paid is a payment as the market of a test remembers it.
@@ -28,6 +30,14 @@ type paid struct {
 	tags                      []bus.Tag
 	use                       market.Usage
 	cost, paid                market.Credits
+	remitted                  market.Credits // instead, to the agent
+	refunded                  market.Credits // of an earlier one, and by whom
+	by                        string
+	// of a payment, for refunds: the frames of its hold and its end, where it is, and what came back
+	w         *writer
+	receipt   string
+	held, end int
+	back      market.Credits
 }
 
 // moved is money of a client that came or went, but for tasks.
@@ -49,10 +59,11 @@ type fair struct {
 	salt     byte
 	deposits int
 	pending  []func() // the other journal's half of what went from one to the other
-	owed     map[string]market.Credits
 
-	paid  []paid
-	moved []moved
+	paid     []paid
+	moved    []moved
+	remitted market.Credits
+	left     market.Credits // of surplus, to clients
 }
 
 var (
@@ -63,8 +74,7 @@ var (
 )
 
 func newFair(t *testing.T, seed uint64, steps int) *fair {
-	f := &fair{t: t, rng: rand.New(rand.NewPCG(seed, 3)), now: time.Date(2026, 9, 28, 22, 0, 0, 0, time.UTC),
-		owed: map[string]market.Credits{}}
+	f := &fair{t: t, rng: rand.New(rand.NewPCG(seed, 3)), now: time.Date(2026, 9, 28, 22, 0, 0, 0, time.UTC)}
 	f.treasury = f.writer("treasury", ledger.RoleTreasury)
 	f.hubs = []*writer{f.writer("hub-law", ledger.RoleHub), f.writer("hub-maths", ledger.RoleHub)}
 	for range steps {
@@ -75,7 +85,7 @@ func newFair(t *testing.T, seed uint64, steps int) *fair {
 }
 
 func (f *fair) writer(name, role string) *writer {
-	w := &writer{name: name, book: ledger.NewBook()}
+	w := &writer{name: name, book: ledger.NewBook(), held: map[string]int{}}
 	domain := ""
 	if role == ledger.RoleHub {
 		domain = name
@@ -106,7 +116,9 @@ func (f *fair) amount(most market.Credits) market.Credits {
 func (f *fair) step() {
 	client, w := pick(f, fairClients), pick(f, f.hubs)
 	prepaid, _ := f.treasury.book.Prepaid(client)
-	switch n := f.rng.IntN(14); {
+	switch n := f.rng.IntN(17); {
+	case n > 13:
+		f.order(w, []string{"refund", "remit", "distribute"}[n-14], client)
 	case len(f.pending) > 0 && n < 3:
 		f.pending[0]()
 		f.pending = f.pending[1:]
@@ -171,6 +183,7 @@ func (f *fair) round(w *writer) {
 		id := ledger.HoldID(w.name, n+1, slot)
 		records = append(records, ledger.NewBook().NewHold(id, &h, f.nextSalt()))
 		w.holds = append(w.holds, h)
+		w.held[id] = len(w.frames)
 	}
 	records[0] = ledger.NewRound(w.name, r, o, f.nextSalt())
 	f.write(w, records...)
@@ -192,8 +205,10 @@ func (f *fair) end(w *writer) {
 				Output: f.rng.IntN(100)}}
 		r := ledger.NewCapture(w.name, h, c, f.nextSalt())
 		records = append(records, r)
+		id := ledger.HoldID(w.name, h.Round, h.Slot)
 		x := paid{at: f.now, client: h.Client, agent: h.Agent, model: h.Model, key: h.Key,
-			tags: bus.ReadTags(h.Tags), use: c.Usage, cost: c.Cost}
+			tags: bus.ReadTags(h.Tags), use: c.Usage, cost: c.Cost, w: w, receipt: id, held: w.held[id],
+			end: len(w.frames)}
 		for _, l := range r.Legs { // what left the client, whatever a rule may say
 			if l.Account == ledger.Held(h.Client) || l.Account == ledger.Avail(h.Client) {
 				x.paid -= l.Amount
@@ -202,6 +217,62 @@ func (f *fair) end(w *writer) {
 		f.paid = append(f.paid, x)
 	}
 	f.write(w, records...)
+}
+
+// order has a hub refund, remit or distribute, and the treasury take that in.
+func (f *fair) order(w *writer, kind, client string) {
+	number := w.book.LastOrder(w.name).Number + 1
+	o := tip.Ordered{Kind: kind, Number: number, Order: &tip.Order{By: "op", Ref: fmt.Sprint(w.name, number)}}
+	if len(f.pending) > 0 || len(f.paid) == 0 {
+		return
+	}
+	x := &f.paid[f.rng.IntN(len(f.paid))]
+	switch o.Order.Agent = x.agent; kind {
+	case "refund":
+		if x.w == nil || x.paid == x.back {
+			return
+		}
+		of, _ := ledger.CapturedIn(x.receipt, &x.w.frames[x.held], &x.w.frames[x.end])
+		from := pick(f, []string{tip.FromAgent, tip.FromSurplus})
+		there := x.w.book.Balance(map[string]string{tip.FromAgent: ledger.Payable(x.agent),
+			tip.FromSurplus: ledger.Surplus}[from])
+		if there == 0 {
+			return
+		}
+		w = x.w
+		o.Number = w.book.LastOrder(w.name).Number + 1
+		o.Client, o.Amount = x.client, f.amount(min(x.paid-x.back, there))
+		say := *of.Order
+		say.By, say.Ref, say.From = "op", fmt.Sprint(w.name, o.Number), from
+		o.Order = &say
+		x.back += o.Amount
+		back := *x
+		back.at, back.w, back.refunded, back.by = f.now, nil, o.Amount, from
+		f.paid = append(f.paid, back)
+		f.moved = append(f.moved, moved{f.now, x.client, "refund", o.Amount})
+	case "remit":
+		there := w.book.Balance(ledger.Payable(x.agent))
+		if there == 0 {
+			return
+		}
+		o.Amount = f.amount(there)
+		f.remitted += o.Amount
+		f.paid = append(f.paid, paid{at: f.now, agent: x.agent, remitted: o.Amount})
+	case "distribute":
+		there := w.book.Balance(ledger.Surplus)
+		if _, known := f.treasury.book.Prepaid(client); there == 0 || !known {
+			return
+		}
+		o.Client, o.Amount, o.Order = client, f.amount(there), nil
+		f.left += o.Amount
+	}
+	f.write(w, w.book.NewOrder(w.name, o, f.nextSalt()))
+	f.pending = append(f.pending, func() {
+		f.write(f.treasury, f.treasury.book.NewOrder(w.name, o, f.nextSalt()))
+		if kind == "distribute" {
+			f.moved = append(f.moved, moved{f.now, client, "surplus", o.Amount})
+		}
+	})
 }
 
 // data writes the journals into a directory, as a market has them.

@@ -129,9 +129,11 @@ func (s *stating) add(f *ledger.Fact) error {
 		s.away[strings.Clone(r.Transfer.Hub)] = away
 		return err
 	case r.Kind == ledger.KindDeposit:
-		line.What, line.Note = "deposit", r.Transfer.Note
+		line.What, line.Note = "deposit", said(r.Transfer)
 	case r.Kind == ledger.KindPayout:
-		line.What, line.Note = "withdrawal", r.Transfer.Note
+		line.What, line.Note = "withdrawal", said(r.Transfer)
+	case r.Kind == ledger.KindRefund:
+		line.What, line.About, line.Note = "refund", r.Transfer.Order.Receipt, said(r.Transfer)
 	case r.Kind == ledger.KindMove:
 		line.What, line.About = "transfer", r.Move.From
 		if r.Move.From == s.Client {
@@ -143,6 +145,14 @@ func (s *stating) add(f *ledger.Fact) error {
 		line.What = r.Kind.String()
 	}
 	return s.line(line)
+}
+
+// said returns an operator's reference and note for a transfer.
+func said(t *ledger.Transfer) string {
+	if t.Order == nil {
+		return t.Note
+	}
+	return strings.TrimSpace(t.Order.Ref + " " + t.Order.Note)
 }
 
 // of reports whether an account is the client's.
@@ -189,7 +199,7 @@ func (s *stating) paid(f *ledger.Fact, own market.Credits) error {
 		sum = &Sum{Of: []string{model}, Use: tip.Use{Model: model}}
 		s.models[model] = sum
 	}
-	return cmp.Or(sum.Add(&use), Add(&s.all, own))
+	return cmp.Or(sum.Add(&Sum{Use: use}), Add(&s.all, own))
 }
 
 // lost takes in that a hub's journal was written off: what of the client's money is under way to it has come

@@ -50,7 +50,7 @@ func TestStatementsAreWhatTheBooksHave(t *testing.T) {
 				}
 			}
 			for _, x := range f.paid {
-				if x.client == client && x.at.Before(p.To) {
+				if x.client == client && x.at.Before(p.To) && x.refunded+x.remitted == 0 {
 					if closing -= x.paid; x.at.Before(p.From) {
 						opening -= x.paid
 					} else {

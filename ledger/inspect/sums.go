@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ func (p *Period) Bounds() (from, to int64) {
 // Sums say which payments are summed up, and what they are told apart by.
 type Sums struct {
 	Period
+	Earned bool // what agents got, and not what clients spent
 	// Only payments of one of each of these; nil: of any
 	Clients, Agents, Models, Keys []string
 	Tags                          []bus.Tag // each of them; a Value of "" is any
@@ -61,6 +63,8 @@ const mostParts = 8
 type Sum struct {
 	Of []string // its names, as By has them
 	tip.Use
+	// of an agent: its shares of surplus, and what was remitted to it
+	Surplus, Remitted market.Credits
 }
 
 // MostGroups bounds the groups of sums.
@@ -162,17 +166,42 @@ func (q *Sums) valid() error {
 // add takes in a fact.
 func (s *summing) add(f *ledger.Fact) error {
 	client, agent, use, ok := f.Use()
-	if !ok {
-		if t := f.Record.Transfer; t != nil {
-			s.named("client", t.Client)
-		}
+	t := f.Record.Transfer
+	switch {
+	case ok && s.Earned && t != nil && t.Order.From != tip.FromAgent: // the agent keeps it
+		return nil
+	case ok:
+		return s.take(f.Time, client, agent, &Sum{Use: use})
+	case t == nil:
 		return nil
 	}
+	s.named("client", t.Client)
+	if !s.Earned || f.Record.Kind != ledger.KindRemit && f.Record.Kind != ledger.KindDistribute {
+		return nil
+	}
+	for _, l := range f.Record.Legs {
+		agent, of := strings.CutPrefix(l.Account, "agent:")
+		x := &Sum{Surplus: l.Amount}
+		if f.Record.Kind == ledger.KindRemit {
+			x = &Sum{Remitted: -l.Amount}
+		}
+		if of {
+			if err := s.take(f.Time, "", strings.TrimSuffix(agent, ":payable"), x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take takes in what is of a client and an agent.
+func (s *summing) take(at int64, client, agent string, x *Sum) error {
+	use := &x.Use
 	fits := s.one("client", s.Clients, client)
 	fits = s.one("agent", s.Agents, agent) && fits
 	fits = s.one("model", s.Models, use.Model) && fits
 	fits = s.one("key", s.Keys, use.Key) && fits
-	if !fits || f.Time < s.from || !s.tagged(use.Tags) {
+	if !fits || at < s.from || !s.tagged(use.Tags) {
 		return nil
 	}
 	var k [mostParts]string
@@ -187,7 +216,7 @@ func (s *summing) add(f *ledger.Fact) error {
 		case "key":
 			k[i] = use.Key
 		case "day", "month":
-			k[i] = s.at(f.Time, part)
+			k[i] = s.at(at, part)
 		default:
 			k[i] = tagOf(use.Tags, part[len("tag:"):])
 		}
@@ -205,18 +234,19 @@ func (s *summing) add(f *ledger.Fact) error {
 		}
 		s.last = k
 	}
-	return s.sum.Add(&use)
+	return s.sum.Add(x)
 }
 
-// Add adds what was spent, unless that would leave 64 bits.
-func (s *Sum) Add(u *tip.Use) error {
-	sums := [...]*int64{&s.Tasks, &s.Prompt, &s.Cached, &s.Output, (*int64)(&s.Cost), (*int64)(&s.Paid)}
-	for i, x := range [...]int64{u.Tasks, u.Prompt, u.Cached, u.Output, int64(u.Cost), int64(u.Paid)} {
-		if err := Add((*market.Credits)(sums[i]), market.Credits(x)); err != nil {
+// Add adds another sum, unless that would leave 64 bits.
+func (s *Sum) Add(u *Sum) error {
+	counts := [...]*int64{&s.Tasks, &s.Prompt, &s.Cached, &s.Output}
+	for i, x := range [...]int64{u.Tasks, u.Prompt, u.Cached, u.Output} {
+		if err := Add((*market.Credits)(counts[i]), market.Credits(x)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return cmp.Or(Add(&s.Cost, u.Cost), Add(&s.Paid, u.Paid), Add(&s.Refunded, u.Refunded),
+		Add(&s.Surplus, u.Surplus), Add(&s.Remitted, u.Remitted))
 }
 
 // at names the day or month of a moment. Those of a journal never fall.

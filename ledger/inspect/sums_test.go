@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -26,7 +27,7 @@ func TestSumsAreWhatWasPaid(t *testing.T) {
 		f := newFair(t, seed, 400)
 		dir := f.data()
 		for range 20 {
-			q := Sums{Period: Period{Zone: pick(f, zones)}}
+			q := Sums{Period: Period{Zone: pick(f, zones)}, Earned: f.rng.IntN(3) == 0}
 			for _, part := range append(slices.Clone(Parts), "tag:user", "tag:team") {
 				if f.rng.IntN(3) == 0 && !(part == "month" && slices.Contains(q.By, "day")) {
 					q.By = append(q.By, part)
@@ -64,7 +65,8 @@ func TestSumsAreWhatWasPaid(t *testing.T) {
 			want := naive(f.paid, &q)
 			var have []string
 			for _, s := range got {
-				have = append(have, fmt.Sprint(s.Of, s.Tasks, s.Prompt, s.Cached, s.Output, s.Cost, s.Paid))
+				have = append(have, fmt.Sprint(s.Of, s.Tasks, s.Prompt, s.Cached, s.Output, s.Cost, s.Paid,
+					s.Refunded, s.Remitted))
 			}
 			if !reflect.DeepEqual(have, want) {
 				t.Fatalf("%+v:\n got %q\nwant %q", q, have, want)
@@ -78,16 +80,16 @@ func TestSumsAreWhatWasPaid(t *testing.T) {
 		}
 		var spent, booked market.Credits
 		for _, s := range all {
-			spent += s.Paid
+			spent += s.Paid - s.Refunded
 			var uses market.Credits
 			for _, w := range f.hubs {
 				sums, _ := w.book.Uses(s.Of[0], "", 1)
 				for i := range sums {
-					uses += sums[i].Paid
+					uses += sums[i].Paid - sums[i].Refunded
 				}
 			}
-			if uses != s.Paid {
-				t.Errorf("%s: the hubs say %s, and the journals %s", s.Of[0], uses, s.Paid)
+			if uses != s.Paid-s.Refunded {
+				t.Errorf("%s: the hubs say %s, and the journals %s", s.Of[0], uses, s.Paid-s.Refunded)
 			}
 		}
 		for _, w := range f.hubs {
@@ -98,7 +100,8 @@ func TestSumsAreWhatWasPaid(t *testing.T) {
 				}
 			}
 		}
-		if spent != booked || spent == 0 {
+		f.owed(dir)
+		if booked += f.remitted + f.left; spent != booked || spent == 0 {
 			t.Errorf("%s was spent, and %s went to agents, surplus and fees", spent, booked)
 		}
 	}
@@ -124,12 +127,31 @@ func sourcesOf(t *testing.T, paths ...string) []*Source {
 	return all
 }
 
+// owed compares what agents have earned, less what was refunded and remitted, with what is due to them.
+func (f *fair) owed(dir string) {
+	q := Sums{Period: Period{Zone: time.UTC}, By: []string{"agent"}, Earned: true}
+	all, err := q.Sum(f.t.Context(), sourcesOf(f.t, dir))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, s := range all {
+		var due market.Credits
+		for _, w := range f.hubs {
+			due += w.book.Balance(ledger.Payable(s.Of[0]))
+		}
+		if got := s.Cost - s.Refunded + s.Surplus - s.Remitted; got != due {
+			f.t.Errorf("%s has earned %+v, in all %s, and is due %s", s.Of[0], s, got, due)
+		}
+	}
+}
+
 // naive adds payments up as they come.
 func naive(all []paid, q *Sums) (out []string) {
 	type row struct {
 		of                            []string
 		tasks, prompt, cached, output int
 		cost, paid                    market.Credits
+		refunded, remitted            market.Credits
 	}
 	rows := map[string]*row{}
 	in := func(names []string, name string) bool { return names == nil || slices.Contains(names, name) }
@@ -144,7 +166,7 @@ func naive(all []paid, q *Sums) (out []string) {
 			v, has := tags[want.Name]
 			ok = ok && has && (want.Value == "" || want.Value == v)
 		}
-		if !ok {
+		if !ok || q.Earned && x.by == tip.FromSurplus || !q.Earned && x.remitted > 0 {
 			continue
 		}
 		r := &row{of: []string{}}
@@ -159,6 +181,10 @@ func naive(all []paid, q *Sums) (out []string) {
 			rows[k] = r
 		}
 		r = rows[k]
+		r.refunded, r.remitted = r.refunded+x.refunded, r.remitted+x.remitted
+		if x.refunded+x.remitted > 0 {
+			continue
+		}
 		r.tasks, r.prompt, r.cached = r.tasks+1, r.prompt+x.use.Prompt, r.cached+x.use.Cached
 		r.output, r.cost, r.paid = r.output+x.use.Output, r.cost+x.cost, r.paid+x.paid
 	}
@@ -169,7 +195,8 @@ func naive(all []paid, q *Sums) (out []string) {
 	sort.Strings(keys)
 	for _, k := range keys {
 		r := rows[k]
-		out = append(out, fmt.Sprint(r.of, r.tasks, r.prompt, r.cached, r.output, r.cost, r.paid))
+		out = append(out, fmt.Sprint(r.of, r.tasks, r.prompt, r.cached, r.output, r.cost, r.paid, r.refunded,
+			r.remitted))
 	}
 	return out
 }

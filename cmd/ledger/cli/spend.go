@@ -26,31 +26,33 @@ func (e *env) spendCommand() *cobra.Command {
 		Short: "What clients have spent, by client, model, key, day or agent",
 		Long: `spend sums up what tasks came to, in all journals of hubs: cost, which their agents are due by the price
 card, and premium, which was paid for the slot. Paid is both: the same as /v1/usage says, as receipts do and
-as the book took from clients.
+as the book took from clients. Refunded is what came back in that time, of whatever was paid before.
 ` + sumsLong,
 		Example: `  ledger spend --month 2026-11
   ledger spend --client acme --month 2026-11 --by model,key
   ledger spend --client acme --from 2026-11-01 --to 2026-11-08 --by day --zone Europe/Berlin
   ledger spend --tag user=ann --by model -O csv`,
-	}, "cost", "premium", "paid")
+	}, "cost", "premium", "paid", "refunded")
 }
 
 func (e *env) earnCommand() *cobra.Command {
 	return e.sumsCommand("agent", &cobra.Command{
 		Use:   "earn [PATH...]",
 		Short: "What agents have earned, by agent, model, day or client",
-		Long: `earn sums up what agents are due for the tasks that they have served, in all journals of hubs.
+		Long: `earn sums up what agents are due for the tasks that they have served, in all journals of hubs, what of it
+was refunded to clients, their shares of surplus, and what was remitted to them; ledger bal 'agent:*' says
+what is left.
 ` + sumsLong,
 		Example: `  ledger earn --month 2026-11
   ledger earn --agent h200 --by day,model --month 2026-11
   ledger earn --by agent,client -O csv`,
-	}, "earned")
+	}, "earned", "refunded", "surplus", "remitted")
 }
 
 // sumsCommand adds to a command the flags of sums, and what it does. more are the columns of money.
 func (e *env) sumsCommand(by string, c *cobra.Command, more ...string) *cobra.Command {
 	var when period
-	var q inspect.Sums
+	q := inspect.Sums{Earned: by == "agent"}
 	var tags []string
 	c.RunE = func(cmd *cobra.Command, paths []string) (err error) {
 		if q.Period, err = when.read(); err != nil {
@@ -114,14 +116,14 @@ func (e *env) writeSums(cmd *cobra.Command, q *inspect.Sums, sums []inspect.Sum,
 			row = append(row, harmless(e.output, name))
 		}
 		row = append(row, s.Tasks, s.Prompt, s.Cached, s.Output, s.Cost)
-		if slices.Contains(columns, "paid") {
-			row = append(row, s.Paid-s.Cost, s.Paid)
+		if q.Earned {
+			return append(row, s.Refunded, s.Surplus, s.Remitted, unit)
 		}
-		return append(row, unit)
+		return append(row, s.Paid-s.Cost, s.Paid, s.Refunded, unit)
 	}
 	var all inspect.Sum
 	for i := range sums {
-		if err := all.Add(&sums[i].Use); err != nil {
+		if err := all.Add(&sums[i]); err != nil {
 			return err
 		}
 		if err := out.add(cells(sums[i].Of, &sums[i])...); err != nil {
