@@ -80,7 +80,7 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 		id string) error,
 ) *cobra.Command {
 	var id string
-	o := orderFlags(c, "reference of the bank or of an invoice, for the books")
+	o := orderFlags(c, "reference of the bank or of an invoice, for the books; only --id has it made once")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if _, amount, found := strings.Cut(err.Error(), " flag: "); found {
 			_, amount, _ = strings.Cut(amount, " in ")

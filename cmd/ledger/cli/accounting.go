@@ -85,12 +85,14 @@ type about struct {
 	Model  string `json:"model,omitempty"`
 	Task   string `json:"task,omitempty"`
 	Key    string `json:"key,omitempty"`
+	Ref    string `json:"ref,omitempty"` // an operator's
 }
 
-func (o *about) all() []string { return []string{o.Client, o.Agent, o.Model, o.Task, o.Key} }
+func (o *about) all() []string { return []string{o.Client, o.Agent, o.Model, o.Task, o.Key, o.Ref} }
 
 // saidNames name what is said of a transaction, in order: where its record stands, and what that is about.
-var saidNames = []string{"journal", "frame", "at", "client", "agent", "model", "task", "key"}
+var saidNames = []string{"journal", "frame", "at", "client", "agent", "model", "task", "key",
+	"ref"}
 
 // books writes the records of one journal after another for a program of plain-text accounting: a transaction
 // for each that moves something, and at a journal's end what each account must have.

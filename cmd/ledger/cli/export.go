@@ -24,7 +24,7 @@ func (e *env) exportCommand() *cobra.Command {
 		Short: "Everything that moved, for hledger, Ledger, beancount, spreadsheets and programs",
 		Long: `export writes each record that moves money as a transaction with all its legs, in exact amounts,
 and at the end of each journal what each account must have: hledger, Ledger and beancount refuse a file
-that does not come to that. client, agent, model, task and key stand with each transaction where they are known.
+that does not come to that. client, agent, model, task, key and an operator's ref stand with each transaction where they are known.
 What was before --from is one transaction, of the balances then; --to itself is left out.
 
 An account is named after its journal and itself, in words as beancount takes them: client:ann:avail of
@@ -130,7 +130,15 @@ func speaks(of *ledger.Fact) (o about) {
 		h = of.Record.Hold
 	}
 	if h != nil {
-		return about{h.Client, h.Agent, h.Model, h.Task, h.Key}
+		return about{h.Client, h.Agent, h.Model, h.Task, h.Key, ""}
+	}
+	if t := of.Record.Transfer; t != nil && t.Order != nil {
+		o.Agent, o.Ref = t.Order.Agent, t.Order.Ref
+		if c := t.Order.Capture; c != nil {
+			o.Model, o.Key = c.Model, c.APIKey
+		}
+	} else if m := of.Record.Move; m != nil && m.Order != nil {
+		o.Ref = m.Order.Ref
 	}
 	for _, l := range of.Record.Legs {
 		switch part := strings.Split(l.Account, ":"); {

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"souk/bus/tip"
+	"souk/ledger"
 )
 
 // command runs a command on a market's data, and returns what it has said and its exit code.
@@ -93,6 +96,33 @@ func TestSumsNameTheJournalsThatTheyLack(t *testing.T) {
 		}
 		if out, _ := command(t, data, verb, "--journal=treasury"); strings.Contains(out, says) {
 			t.Errorf("%s: %s", verb, out)
+		}
+	}
+}
+
+// Books that are exported name the bank's reference of what came, and which agent was paid by which invoice.
+func TestAnExportNamesReferences(t *testing.T) {
+	data := t.TempDir()
+	w, err := newWriter(data, "treasury", ledger.RoleTreasury)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ledger.NewDeposit("d", "ann", 5, &tip.Order{By: "cfo", Ref: "SEPA-1"}, w.salt())
+	if err := errorOf(w.write(d), w.write(ledger.NewGrant("general", 1, "ann", 4, "", w.salt())),
+		w.write(w.book.NewOrder("general", tip.Ordered{Kind: "remit", Number: 1, Amount: 3,
+			Order: &tip.Order{By: "cfo", Ref: "=INV-1", Agent: "a-1"}}, w.salt())), w.j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[string][]string{
+		"hledger":   {"; ref: SEPA-1\n", "; agent: a-1\n", "; ref: =INV-1\n"},
+		"beancount": {"ref: \"SEPA-1\"", "agent: \"a-1\""},
+		"csv":       {"credits,currency,client,agent,model,task,key,ref\n", "-0.000000003,USD,,a-1,,,,'=INV-1\n"},
+		"json":      {`"ref":"SEPA-1"`, `"agent":"a-1","ref":"=INV-1"`}} {
+		out, code := command(t, data, "export", "--format", format)
+		for _, text := range want {
+			if code != ExitClean || !strings.Contains(out, text) {
+				t.Errorf("%s lacks %q: exit %d, %s", format, text, code, out)
+			}
 		}
 	}
 }

@@ -23,7 +23,7 @@ func newPrinter(w io.Writer, format, unit string) *printer {
 	p := &printer{w: w, format: format, unit: unit}
 	columns := []string{"journal", "seq", "time", "kind", "id", "account", "credits"}
 	if unit != "" {
-		columns = append(columns, "currency", "client", "agent", "model", "task", "key")
+		columns = append(columns, "currency", "client", "agent", "model", "task", "key", "ref")
 	}
 	if format == "csv" {
 		p.csv = newSheet(w, format, columns...)
