@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -86,4 +87,30 @@ func TestARealDiskRunsFull(t *testing.T) {
 		seq, _, _ := j.Last()
 		mustAppend(t, j, frame(seq+1, 10))
 	})
+}
+
+// A checkpoint that a full disk cuts takes the place of none, and is kept once there is room.
+func TestWhatIsKeptStaysOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "64k")
+	head, _, _ := treeOf(frames(1, 3, 10))
+	n := signed(t, head)
+	all, err := keep(dir, nil, 3, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := filepath.Join(dir, "rest")
+	if err := os.WriteFile(rest, make([]byte, 64<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	for _, full := range []bool{true, false} {
+		if !full {
+			os.Remove(rest)
+		}
+		if all, err = keep(dir, all, 3, n); full != errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("full %v: %v", full, err)
+		}
+		if kept, wrong, err := ReadKept(dir); err != nil || wrong != nil || len(kept) != 1 || len(all) != 1 {
+			t.Errorf("full %v: %d are kept, %v %v", full, len(kept), wrong, err)
+		}
+	}
 }

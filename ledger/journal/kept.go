@@ -115,8 +115,10 @@ func keep(dir string, all []Kept, frame uint64, note []byte) ([]Kept, error) {
 	if err := os.MkdirAll(keptDir(dir), 0o700); err != nil {
 		return all, err
 	}
-	err = errors.Join(regular.Write(k.Path+".new", k.Note), os.Rename(k.Path+".new", k.Path))
-	if err != nil {
+	if err := regular.Write(k.Path+".new", k.Note); err != nil {
+		return all, errors.Join(err, os.Remove(k.Path+".new")) // what was kept stays
+	}
+	if err := os.Rename(k.Path+".new", k.Path); err != nil {
 		return all, err
 	}
 	if found {
