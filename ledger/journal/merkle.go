@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -24,6 +25,10 @@ type Tree struct {
 	tree  tree.Tree
 	kept  []Kept
 	due   []Kept // of them, what the log has still to reach
+	// of them, what it was not compared with, as the hashes beside it begin the tree
+	trusted []Kept
+	known   []tree.Head // some that it was found to be
+	rest    time.Time   // until then the log is not read from its beginning again
 
 	files   *hashes // nil: none, since they cannot be written
 	pending []tree.Hash
@@ -33,6 +38,10 @@ type Tree struct {
 
 // flushHashes so many are written at once.
 const flushHashes = 1 << 12
+
+// maxKnown bounds what a tree remembers to have been: some minutes, and the checkpoints that were kept.
+// restsFor times as long as it took the log is not read from its beginning again.
+const maxKnown, restsFor = 256, 50
 
 // Tree begins the journal's Merkle tree from the newest checkpoint that fits the hashes that lie beside the
 // log, or else from nothing. Call Close before that of the journal.
@@ -49,9 +58,14 @@ func (j *Journal) Tree() (*Tree, error) {
 		t.unwritten(err)
 		return t, nil
 	}
+	last, _, _ := j.Last()
 	for i, k := range slices.Backward(kept) {
+		if k.Frame > last {
+			continue // the log does not reach it
+		}
 		if at, ok := t.files.at(k.Head()); ok {
-			t.frame, t.tree, t.due = k.Frame, at, kept[i+1:]
+			t.frame, t.tree, t.due, t.trusted = k.Frame, at, kept[i+1:], slices.Clone(kept[:i+1])
+			t.knows(k.Head())
 			break
 		}
 	}
@@ -95,7 +109,46 @@ func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	if len(t.due) > 0 {
 		return tree.Head{}, t.other(t.due[0], "the journal ends with record %d", t.tree.Size())
 	}
+	t.knows(t.head())
 	return t.head(), nil
+}
+
+// Recheck reads the log back as far as [Journal.Tree] took the word of the hashes beside it, and returns
+// ErrOther where it is not what was signed. It may be called beside the other methods.
+func (t *Tree) Recheck(stop <-chan struct{}) error {
+	again, pace := &Tree{j: t.j, due: t.trusted}, pacer(stop)
+	for len(again.due) > 0 {
+		err := again.next(t.trusted[len(t.trusted)-1].Frame)
+		if err == nil {
+			err = pace()
+		}
+		if err != nil {
+			return fmt.Errorf("journal %s: its tree: %w", t.j.dir, err)
+		}
+	}
+	return nil
+}
+
+// knows notes what the tree was, so that whoever speaks of that later needs no look at the log.
+func (t *Tree) knows(h tree.Head) {
+	if n := len(t.known); n == 0 || t.known[n-1] != h {
+		t.known = append(t.known[max(0, n+1-maxKnown):], h)
+	}
+}
+
+// errRests says that the log was read from its beginning just now, which is seldom done.
+var errRests = errors.New("its hashes are not beside the log, and that was read just now: later")
+
+// seldom calls what reads the log from its beginning, and has a rest of many times what that took.
+func (t *Tree) seldom(read func() error) error {
+	begun := time.Now()
+	if begun.Before(t.rest) {
+		return fmt.Errorf("journal %s: %w", t.j.dir, errRests)
+	}
+	err := read()
+	now := time.Now()
+	t.rest = now.Add(restsFor * now.Sub(begun))
+	return err
 }
 
 // next takes the next frame in, which is there.
@@ -127,6 +180,7 @@ func (t *Tree) next(until uint64) error {
 		if t.due[0].Head() != t.head() {
 			return t.other(t.due[0], "frame %d ends with record %d and root %v", t.frame, t.tree.Size(), t.tree.Root())
 		}
+		t.knows(t.head())
 		t.due = t.due[1:]
 	}
 	return nil
@@ -160,13 +214,22 @@ func (t *Tree) Extends(size int64, root tree.Hash) (bool, error) {
 	if size == now.Size {
 		return root == now.Root, nil
 	}
+	for _, h := range t.known {
+		if h.Size == size {
+			return h.Root == root, nil
+		}
+	}
 	if t.files != nil {
 		p, err := tlog.ProveTree(now.Size, size, t.files)
 		if err == nil && tlog.CheckTree(p, now.Size, now.Root, size, root) == nil {
 			return true, nil
 		}
 	}
-	_, was, err := pick(t.j.dir, size, nil)
+	var was tree.Tree
+	err := t.seldom(func() (err error) {
+		_, was, err = pick(t.j.dir, size, nil)
+		return err
+	})
 	return err == nil && was.Root() == root, err
 }
 
@@ -188,8 +251,11 @@ func (t *Tree) Consistency(from int64) (tlog.TreeProof, error) {
 			}
 		}
 	}
-	return tlog.ProveTree(now.Size, from, tlog.HashReaderFunc(func(index []int64) ([]tree.Hash, error) {
-		all, _, err := pick(t.j.dir, now.Size, index)
+	return tlog.ProveTree(now.Size, from, tlog.HashReaderFunc(func(index []int64) (all []tree.Hash, err error) {
+		err = t.seldom(func() error {
+			all, _, err = pick(t.j.dir, now.Size, index)
+			return err
+		})
 		return all, err
 	}))
 }

@@ -239,6 +239,79 @@ func keptNote(t testing.TB, dir string, frame uint64) []byte {
 	return nil
 }
 
+// Hashes that fit what was signed stay beside a log that does not, and say nothing of that.
+func TestAnotherLogBesideTheHashesOfTheSignedOne(t *testing.T) {
+	for name, change := range map[string]func(list []ledger.Frame) []ledger.Frame{
+		"as it was":  func(l []ledger.Frame) []ledger.Frame { return l },
+		"cut behind": func(l []ledger.Frame) []ledger.Frame { return l[:16] },
+		"cut before": func(l []ledger.Frame) []ledger.Frame { return l[:15] },
+		"cut early":  func(l []ledger.Frame) []ledger.Frame { return l[:2] },
+		"another amount": func(l []ledger.Frame) []ledger.Frame {
+			l[9] = frame(10, 500)
+			l[9].Records[1].Transfer.Amount++
+			return l
+		},
+		"another first": func(l []ledger.Frame) []ledger.Frame {
+			l[0].Time++
+			return l
+		},
+	} {
+		old, list := keptJournal(t, 20, 4, 8, 16)
+		dir := filepath.Join(t.TempDir(), "hub")
+		j := mustOpen(t, dir)
+		mustAppend(t, j, change(list)...)
+		j.Close()
+		err := errors.Join(os.CopyFS(keptDir(dir), os.DirFS(keptDir(old))),
+			os.CopyFS(treeDir(dir), os.DirFS(treeDir(old))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j = mustOpen(t, dir)
+		m := mustTree(t, j)
+		if _, err = m.Grow(nil); err == nil {
+			err = m.Recheck(nil)
+		}
+		right := name == "as it was" || name == "cut behind"
+		if right != (err == nil) || err != nil && !errors.Is(err, ErrOther) {
+			t.Errorf("%s: %v", name, err)
+		}
+		m.Close()
+		j.Close()
+	}
+}
+
+// Where the hashes cannot be written, few words of others have the log be read from its beginning.
+func TestTheLogIsSeldomReadForOthers(t *testing.T) {
+	dir, list := keptJournal(t, 40, 30)
+	if err := errors.Join(os.RemoveAll(treeDir(dir)), os.WriteFile(treeDir(dir), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	j := mustOpen(t, dir)
+	m := mustTree(t, j)
+	at30, _, _ := treeOf(list[:30])
+	at40 := mustGrow(t, m)
+	mustAppend(t, j, frame(41, 10))
+	mustGrow(t, m)
+	if _, err := m.Consistency(at30.Size); err != nil {
+		t.Error(err)
+	}
+	m.rest = time.Now().Add(time.Hour)
+	for _, h := range []tree.Head{at30, at40} { // it knows what was kept, and where it was
+		if ok, err := m.Extends(h.Size, h.Root); !ok || err != nil {
+			t.Errorf("size %d: %v, %v", h.Size, ok, err)
+		}
+		if ok, err := m.Extends(h.Size, tree.Hash{1}); ok || err != nil {
+			t.Errorf("size %d of another root: %v, %v", h.Size, ok, err)
+		}
+	}
+	if ok, err := m.Extends(5, tree.Hash{1}); ok || !errors.Is(err, errRests) {
+		t.Errorf("it reads again at once: %v, %v", ok, err)
+	}
+	if _, err := m.Consistency(5); !errors.Is(err, errRests) {
+		t.Errorf("it proves again at once: %v", err)
+	}
+}
+
 // I12 and I13: whoever was signed for goes on what was signed, or nothing more is signed.
 func TestAnotherJournalThanWasSigned(t *testing.T) {
 	from := func(list []ledger.Frame) string {
@@ -297,12 +370,15 @@ func TestConsistency(t *testing.T) {
 		now := mustGrow(t, m)
 		for at := uint64(1); at <= 40; at += 3 {
 			was, _, _ := treeOf(list[:at])
+			m.rest = time.Time{}
 			if ok, err := m.Extends(was.Size, was.Root); !ok || err != nil {
 				t.Errorf("size %d: %v, %v", was.Size, ok, err)
 			}
+			m.rest = time.Time{}
 			if ok, err := m.Extends(was.Size, tree.Hash{1}); ok || err != nil {
 				t.Errorf("size %d of another root: %v, %v", was.Size, ok, err)
 			}
+			m.rest = time.Time{}
 			p, err := m.Consistency(was.Size)
 			if err == nil {
 				err = tlog.CheckTree(p, now.Size, now.Root, was.Size, was.Root)
