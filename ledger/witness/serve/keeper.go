@@ -25,6 +25,8 @@ type Tree interface {
 	witness.Tree
 	// Grow reads back what was made durable since.
 	Grow(stop <-chan struct{}) (tree.Head, error)
+	// Recheck reads back, beside the other methods, what Grow was spared by hashes beside the log.
+	Recheck(stop <-chan struct{}) error
 	// Keep keeps a checkpoint of the tree behind a frame.
 	Keep(frame uint64, note []byte) error
 	Close() error
@@ -72,6 +74,7 @@ type Keeper struct {
 	looked time.Time // when that was read
 	unsaid bool      // the party's state is not durable yet
 	signed []tree.Head
+	unkept []byte // the last that was signed, as long as it cannot be kept
 	lacks  string
 	said   map[string]string // what was logged last, by whom it is about
 	asked  map[string]*asking
@@ -121,6 +124,7 @@ func (k *Keeper) Begin() {
 		k.mu.Unlock()
 		k.run(ctx)
 	})
+	k.done.Go(func() { k.recheck(ctx.Done()) })
 	k.done.Go(func() { k.submit(ctx) })
 }
 
@@ -190,9 +194,11 @@ func (k *Keeper) sign(stop <-chan struct{}) {
 		err = nil
 	}
 	if n != nil {
-		if err = k.cfg.Tree.Keep(head.Frame, n); err == nil {
-			k.signed = append(k.signed, head)
-			k.signed = k.signed[max(0, len(k.signed)-recent):]
+		k.unkept, k.signed = n, append(k.signed[max(0, len(k.signed)+1-recent):], head)
+	}
+	if k.unkept != nil && err == nil {
+		if err = k.cfg.Tree.Keep(k.signed[len(k.signed)-1].Frame, k.unkept); err == nil {
+			k.unkept = nil
 			select {
 			case k.told <- struct{}{}:
 			default:
@@ -206,6 +212,28 @@ func (k *Keeper) sign(stop <-chan struct{}) {
 		k.log.Error("the journal is not signed", "err", k.lacks)
 	}
 	k.stands()
+}
+
+// recheck has a journal not be led any more that was changed before the checkpoint from which it is read.
+func (k *Keeper) recheck(stop <-chan struct{}) {
+	err := k.cfg.Tree.Recheck(stop)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil && errors.Is(err, k.cfg.Other) {
+		k.party.IsOther(err.Error())
+		k.stands()
+	} else if err != nil && !stopped(stop) {
+		k.log.Error("the journal is not compared with its checkpoints", "err", err)
+	}
+}
+
+func stopped(stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // stands notes why the journal is not led. The lock is held.

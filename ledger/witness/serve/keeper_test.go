@@ -31,6 +31,8 @@ type disk struct {
 	hashes  []tree.Hash
 	kept    []string // notes, as they were kept
 	fails   error
+	full    bool       // nothing can be kept
+	again   chan error // what comes of reading all of it; nil: nothing
 }
 
 var errOther = errors.New("another journal")
@@ -48,6 +50,18 @@ func (d *disk) Grow(<-chan struct{}) (tree.Head, error) {
 		d.hashes = d.tree.Append(tree.Leaf([]byte(r)), d.hashes)
 	}
 	return tree.Head{Frame: uint64(d.tree.Size()), Size: d.tree.Size(), Root: d.tree.Root()}, d.fails
+}
+
+func (d *disk) Recheck(stop <-chan struct{}) error {
+	if d.again == nil {
+		return nil
+	}
+	select {
+	case err := <-d.again:
+		return err
+	case <-stop:
+		return errors.New("stopped")
+	}
 }
 
 func (d *disk) ReadHashes(index []int64) (all []tree.Hash, err error) {
@@ -76,6 +90,9 @@ func (d *disk) Keep(frame uint64, n []byte) error {
 	c, err := checkpoint.Peek(n)
 	if err != nil || uint64(c.Size) != frame {
 		return fmt.Errorf("size %d kept as of frame %d: %w", c.Size, frame, err)
+	}
+	if d.full {
+		return errors.New("full")
 	}
 	d.kept = append(d.kept, string(n))
 	return nil
@@ -293,6 +310,71 @@ func TestAJournalThatCannotBeReadBack(t *testing.T) {
 			if d.sizes() != "" {
 				t.Errorf("%v: it is signed", c.err)
 			}
+		}
+	})
+}
+
+// What was changed before the checkpoint from which a journal is read is found while it is led, and ends that.
+func TestAJournalThatIsFoundToBeAnotherLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "treasury", "math")
+		for _, c := range []struct {
+			found error
+			why   string
+			logs  string
+			kept  string
+		}{
+			{errOther, "another journal", "not led any more", "1"},
+			{errors.New("rot"), "", "not compared", "1 2"},
+			{nil, "", "", "1 2"},
+		} {
+			d := &disk{again: make(chan error)}
+			k, log := w.keeper("math", d, nil)
+			d.write("a")
+			k.Wrote()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if why, _ := k.Stands(); why != "" {
+				t.Errorf("it does not stand before: %q", why)
+			}
+			d.again <- c.found
+			synctest.Wait()
+			d.write("b")
+			if why, waits := k.Stands(); why != c.why || waits && why != "" ||
+				!strings.Contains(log.String(), c.logs) || (c.logs == "") != (log.Len() == 0) {
+				t.Errorf("%v: it waits %v: %q, and logs %s", c.found, waits, why, log)
+			}
+			ok(t, k.Close())
+			if got := d.sizes(); got != c.kept {
+				t.Errorf("%v: kept are %q, want %q", c.found, got, c.kept)
+			}
+		}
+		d := &disk{again: make(chan error)} // it is stopped before, and says nothing
+		k, log := w.keeper("math", d, nil)
+		ok(t, k.Close())
+		if log.Len() > 0 {
+			t.Errorf("it logs %s", log)
+		}
+	})
+}
+
+// A checkpoint that could not be kept is kept once it can be, without another record, as is its cosigned one.
+func TestACheckpointIsKeptLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, d := newTown(t, "treasury", "math"), &disk{}
+		k, log := w.keeper("math", d, nil)
+		defer k.Close()
+		treasury, _ := w.keeper("treasury", &disk{}, nil)
+		defer treasury.Close()
+		d.full = true
+		d.write("a")
+		k.asks(treasury, "math")
+		if d.full = false; d.sizes() != "" || !strings.Contains(log.String(), "full") {
+			t.Errorf("kept are %q, and it logs %s", d.sizes(), log)
+		}
+		k.asks(treasury, "math")
+		if got := d.sizes(); !strings.Contains(got, "1 1+") {
+			t.Errorf("kept are %q", got)
 		}
 	})
 }
