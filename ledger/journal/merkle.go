@@ -99,7 +99,7 @@ func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	for t.frame < until {
 		if err := t.next(until); err != nil {
 			t.in = nil
-			return tree.Head{}, fmt.Errorf("journal %s: its tree: %w", t.j.dir, err)
+			return tree.Head{}, t.failed(err)
 		}
 		if err := pace(); err != nil {
 			return tree.Head{}, err
@@ -107,7 +107,7 @@ func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	}
 	t.flush()
 	if len(t.due) > 0 {
-		return tree.Head{}, t.other(t.due[0], "the journal ends with record %d", t.tree.Size())
+		return tree.Head{}, t.failed(t.other(t.due[0], "the journal ends with record %d", t.tree.Size()))
 	}
 	t.knows(t.head())
 	return t.head(), nil
@@ -123,7 +123,7 @@ func (t *Tree) Recheck(stop <-chan struct{}) error {
 			err = pace()
 		}
 		if err != nil {
-			return fmt.Errorf("journal %s: its tree: %w", t.j.dir, err)
+			return t.failed(err)
 		}
 	}
 	return nil
@@ -187,9 +187,11 @@ func (t *Tree) next(until uint64) error {
 }
 
 func (t *Tree) other(k Kept, found string, args ...any) error {
-	return fmt.Errorf("journal %s: %w: its checkpoint %s says that frame %d ends with record %d and root %v, and %s",
-		t.j.dir, ErrOther, k.Path, k.Frame, k.Size, k.Root, fmt.Sprintf(found, args...))
+	return fmt.Errorf("%w: its checkpoint %s says that frame %d ends with record %d and root %v, and %s", ErrOther,
+		k.Path, k.Frame, k.Size, k.Root, fmt.Sprintf(found, args...))
 }
+
+func (t *Tree) failed(err error) error { return fmt.Errorf("journal %s: its tree: %w", t.j.dir, err) }
 
 // flush writes the hashes that are new.
 func (t *Tree) flush() {
@@ -251,13 +253,14 @@ func (t *Tree) Consistency(from int64) (tlog.TreeProof, error) {
 			}
 		}
 	}
-	return tlog.ProveTree(now.Size, from, tlog.HashReaderFunc(func(index []int64) (all []tree.Hash, err error) {
+	read := tlog.HashReaderFunc(func(index []int64) (all []tree.Hash, err error) {
 		err = t.seldom(func() error {
 			all, _, err = pick(t.j.dir, now.Size, index)
 			return err
 		})
 		return all, err
-	}))
+	})
+	return tlog.ProveTree(now.Size, from, read)
 }
 
 // Keep keeps a note of a checkpoint that Grow has returned, in the place of one of the same size that has

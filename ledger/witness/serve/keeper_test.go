@@ -314,7 +314,7 @@ func TestAJournalThatCannotBeReadBack(t *testing.T) {
 	})
 }
 
-// What was changed before the checkpoint from which a journal is read is found while it is led, and ends that.
+// What was changed before the checkpoint from which a journal is read is found while it is led.
 func TestAJournalThatIsFoundToBeAnotherLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, "treasury", "math")
