@@ -36,20 +36,21 @@ func (p *period) read() (out inspect.Period, err error) {
 		if p.from != "" || p.to != "" {
 			return out, errors.New("--month says all: leave --from and --to out")
 		}
-		out.From, err = time.ParseInLocation("2006-01", p.month, out.Zone)
+		month, err := time.Parse("2006-01", p.month)
 		if err != nil {
 			return out, fmt.Errorf("--month %.40q: there is no such month: write one like 2026-11", p.month)
 		}
-		out.To = out.From.AddDate(0, 1, 0)
+		out.From, out.To = begins(month, out.Zone), begins(month.AddDate(0, 1, 0), out.Zone)
 		return out, nil
 	}
 	moment := func(flag, s string) (t time.Time, err error) {
 		if s == "" {
 			return t, nil
 		}
-		if t, err = time.ParseInLocation(time.DateOnly, s, out.Zone); err != nil {
-			t, err = time.Parse(time.RFC3339Nano, s)
+		if t, err = time.Parse(time.DateOnly, s); err == nil {
+			return begins(t, out.Zone), nil
 		}
+		t, err = time.Parse(time.RFC3339Nano, s)
 		if err != nil {
 			return t, fmt.Errorf("--%s %.40q: there is no such day: write one like 2026-11-01, or a moment like "+
 				"2026-11-01T12:00:00Z", flag, s)
@@ -66,4 +67,14 @@ func (p *period) read() (out inspect.Period, err error) {
 		return out, fmt.Errorf("--from %s --to %s: nothing lies between them: --to is left out", p.from, p.to)
 	}
 	return out, nil
+}
+
+// begins returns the first moment of a day in a zone: the change, where clocks are put forward at midnight.
+func begins(day time.Time, zone *time.Location) time.Time {
+	y, m, d := day.Date()
+	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
+	if t.Day() != d {
+		_, t = t.ZoneBounds()
+	}
+	return t
 }

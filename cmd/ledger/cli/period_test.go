@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus/tip"
 	"souk/ledger"
@@ -123,6 +124,30 @@ func TestAnExportNamesReferences(t *testing.T) {
 			if code != ExitClean || !strings.Contains(out, text) {
 				t.Errorf("%s lacks %q: exit %d, %s", format, text, code, out)
 			}
+		}
+	}
+}
+
+// A day begins with its first moment, also where clocks are put forward at midnight and have no 0:00 then.
+func TestDaysWithoutAMidnight(t *testing.T) {
+	for _, test := range []struct {
+		p        period
+		from, to string
+	}{
+		{period{from: "2026-09-06", to: "2026-09-07", zone: "America/Santiago"}, "2026-09-06T04:00:00Z",
+			"2026-09-07T03:00:00Z"},
+		{period{from: "2026-03-28", to: "2026-03-29", zone: "Asia/Beirut"}, "2026-03-27T22:00:00Z",
+			"2026-03-28T22:00:00Z"},
+		{period{month: "2017-09", zone: "America/Asuncion"}, "2017-09-01T04:00:00Z", "2017-10-01T04:00:00Z"},
+		{period{month: "2026-12", zone: "Europe/Berlin"}, "2026-11-30T23:00:00Z", "2026-12-31T23:00:00Z"},
+	} {
+		got, err := test.p.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := got.From.UTC().Format(time.RFC3339), got.To.UTC().Format(time.RFC3339)
+		if from != test.from || to != test.to {
+			t.Errorf("%+v is from %s to %s, want %s, %s", test.p, from, to, test.from, test.to)
 		}
 	}
 }
