@@ -138,7 +138,7 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	h.silent = false
 	restart(9)
 	surplus := h.n.Book().Balance(ledger.Surplus)
-	waits("a surplus of " + surplus.String() + " is left, which leaves by: souk distribute hub-math")
+	waits("a surplus of " + surplus.String() + " is left: souk distribute hub-math says how")
 	h.distribute(1, "", surplus)
 	h.unended = true
 	h.pass(0)

@@ -34,7 +34,8 @@ take it out, and its configuration (surplus) says whose it is:
 By agents and clients, --yes shares out what there was at the last distribution, and slots count that were
 offered since. So no report of a round moves who gets the surplus of that round, and it does not pay to lie in
 order to get more. The first one therefore shares out nothing, and begins the count. The record names the rule
-and the slots, and ledger check recomputes both.
+and the slots, and ledger check recomputes both. Where no agent has offered a slot since, as at a hub that ends,
+have the treasury keep what is left (surplus: kept), and take it out.
 
 A distribution has a number, which is printed; the hub records it first, then the treasury. If the answer was
 lost, repeat the command with --number and that number: the money moves only once. The hub must be running.`,

@@ -173,8 +173,8 @@ func (r *Room) Waits() string {
 	case !r.told || len(r.returns)+len(r.grants) > 0 || r.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
 	case left > 0 && !r.ended:
-		return fmt.Sprintf("a surplus of %s is left, which leaves by: souk distribute %s %s", left,
-			r.turn.Journal, left)
+		return fmt.Sprintf("a surplus of %s is left: souk distribute %s says how it leaves", left,
+			r.turn.Journal)
 	case r.notEnded != "":
 		return r.notEnded
 	}
