@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -34,6 +36,30 @@ func TestAHoldIsShownWithItsAssertion(t *testing.T) {
 		s := sentence(&ledger.Record{Hold: &h})
 		if strings.Contains(s, "says that it holds 48 prompt tokens") != want {
 			t.Errorf("an assertion of %d: %s", asserted, s)
+		}
+	}
+}
+
+// Whatever whoever writes a journal puts into it, a terminal that shows records obeys nothing of it, and
+// every record keeps to its lines.
+func TestRecordsThatATerminalWouldObey(t *testing.T) {
+	const bad = "\x1b]0;owned\a\n2026-01-01 deposit\u202e"
+	for _, r := range []ledger.Record{
+		ledger.NewDeposit("d", "ann", 5, &tip.Order{By: "cfo", Ref: "r", Note: bad}, [16]byte{}),
+		{Kind: ledger.KindHold, ID: bad, Hold: &ledger.Hold{Client: "ann", Task: bad, Model: bad,
+			Agent: bad}},
+		{Kind: ledger.KindVoid, Void: &ledger.Void{Hold: bad, Reason: bad},
+			Legs: []ledger.Leg{{Account: bad}}},
+	} {
+		var out bytes.Buffer
+		p := newPrinter(&out, "table", "")
+		if err := p.print("general", &ledger.Frame{Time: 1}, &r, nil); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Count(out.String(), "\n")
+		if strings.ContainsAny(out.String(), "\x1b\a\u202e") || lines != 2+len(r.Legs) ||
+			!strings.Contains(out.String(), `\x1b]0;owned\a\n`) {
+			t.Errorf("%s: %d lines, %q", r.Kind, lines, out.String())
 		}
 	}
 }
