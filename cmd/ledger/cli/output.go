@@ -80,7 +80,7 @@ func (s *sheet) end() error {
 	for i, r := range append(s.rows, s.foot...) {
 		row := make(table.Row, len(r))
 		for i, cell := range r {
-			row[i] = fmt.Sprint(cell)
+			row[i] = plainly(fmt.Sprint(cell))
 			if c, ok := cell.(market.Credits); ok {
 				row[i] = aligned(c)
 			}

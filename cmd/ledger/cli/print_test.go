@@ -7,6 +7,7 @@ import (
 
 	"souk/bus/tip"
 	"souk/ledger"
+	"souk/market"
 )
 
 // Whatever kind a record is of can be asked for, and stands in the list of who asks for another.
@@ -61,5 +62,14 @@ func TestRecordsThatATerminalWouldObey(t *testing.T) {
 			!strings.Contains(out.String(), `\x1b]0;owned\a\n`) {
 			t.Errorf("%s: %d lines, %q", r.Kind, lines, out.String())
 		}
+	}
+	var out bytes.Buffer
+	round := &market.Round{Tasks: []market.Task{{ID: bad}}}
+	if err := printRound(&out, "table", round, &market.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\a\u202e") ||
+		!strings.Contains(out.String(), `\x1b]0;owned\a\n`) {
+		t.Errorf("a round: %q", out.String())
 	}
 }

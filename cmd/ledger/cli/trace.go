@@ -190,7 +190,7 @@ func (t *tracer) options(r *ledger.Round) error {
 		one.Seats = x.Seats // these explain the price
 	}
 	for line := range strings.Lines(one.String()) {
-		if _, err := fmt.Fprintf(t.p.w, "    ; %s", line); err != nil {
+		if _, err := fmt.Fprintf(t.p.w, "    ; %s\n", plainly(strings.TrimSuffix(line, "\n"))); err != nil {
 			return err
 		}
 	}
