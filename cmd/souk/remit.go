@@ -11,6 +11,7 @@ import (
 	"souk/bus"
 	"souk/cmd/console"
 	"souk/cmd/local"
+	"souk/ledger"
 )
 
 func remitCommand(s *shared) *cobra.Command {
@@ -41,6 +42,9 @@ owed before you end a hub (souk-hub close).`,
 		agent := args[0]
 		if err := bus.CheckID("agent", agent); err != nil {
 			return err
+		}
+		if o.Month != "" && !ledger.ValidMonth(o.Month) {
+			return fmt.Errorf("--month: %.20q is none: write one like 2026-11", o.Month)
 		}
 		o.Agent = agent
 		link, err := s.dial(bus.RoleOperator, local.Operator)
