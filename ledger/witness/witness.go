@@ -140,6 +140,9 @@ func (p *Party) SetPolicy(text []byte) error {
 	return nil
 }
 
+// Origin of the journal.
+func (p *Party) Origin() string { return p.origin }
+
 // Market returns the beginning of the origins of all its journals.
 func (p *Party) Market() string { return p.market }
 

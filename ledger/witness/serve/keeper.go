@@ -88,7 +88,7 @@ type stand struct {
 
 // New returns a keeper that has read nothing of the journal yet.
 func New(cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, log: cfg.Logger, client: newClient(), news: make(chan struct{}, 1),
+	k := &Keeper{cfg: cfg, client: newClient(), news: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), said: map[string]string{}, asked: map[string]*asking{}}
 	policy, err := regular.Read(cfg.Policy, checkpoint.MaxPolicy)
 	if err != nil {
@@ -103,6 +103,7 @@ func New(cfg Config) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoints (policy %s, state %s): %w", cfg.Policy, cfg.State, err)
 	}
+	k.log = cfg.Logger.With("journal", k.party.Origin()) // one process may have several
 	if cfg.Frame > 0 {
 		c, _ := checkpoint.Peek(cfg.Last)
 		k.signed = append(k.signed, tree.Head{Frame: cfg.Frame, Size: c.Size, Root: c.Root})
@@ -317,7 +318,9 @@ func (k *Keeper) Hear(journal string, a *bus.Attest) {
 	}
 	o, err := k.party.Hear(peer, a, now)
 	if k.unsaid = k.unsaid || o.State; o.Keep != nil {
-		err = errors.Join(err, k.keep(o.Keep))
+		if err := k.keep(o.Keep); k.note("keep", text(err)) {
+			k.log.Error("a checkpoint that was cosigned is not kept", "by", peer, "err", err)
+		}
 	}
 	if k.note("hear "+journal, text(err)) {
 		k.log.Warn("what another says of checkpoints is not believed", "who", peer, "err", err)

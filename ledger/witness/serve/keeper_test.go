@@ -369,7 +369,10 @@ func TestACheckpointIsKeptLater(t *testing.T) {
 		d.full = true
 		d.write("a")
 		k.asks(treasury, "math")
-		if d.full = false; d.sizes() != "" || !strings.Contains(log.String(), "full") {
+		k.asks(treasury, "math")
+		logs := log.String()
+		if d.full = false; d.sizes() != "" || strings.Count(logs, "full") != 2 ||
+			strings.Count(logs, "journal=m/math") != 2 || strings.Contains(logs, "believed") {
 			t.Errorf("kept are %q, and it logs %s", d.sizes(), log)
 		}
 		k.asks(treasury, "math")
