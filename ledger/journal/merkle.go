@@ -40,8 +40,8 @@ type Tree struct {
 const flushHashes = 1 << 12
 
 // maxKnown bounds what a tree remembers to have been: some minutes, and the checkpoints that were kept.
-// restsFor times as long as it took the log is not read from its beginning again.
-const maxKnown, restsFor = 256, 50
+// restsFor times as long as it took the log is not read from its beginning again, unless that was soonRead.
+const maxKnown, restsFor, soonRead = 256, 50, 10 * time.Millisecond
 
 // Tree begins the journal's Merkle tree from the newest checkpoint that fits the hashes that lie beside the
 // log, or else from nothing. Call Close before that of the journal.
@@ -146,8 +146,9 @@ func (t *Tree) seldom(read func() error) error {
 		return fmt.Errorf("journal %s: %w", t.j.dir, errRests)
 	}
 	err := read()
-	now := time.Now()
-	t.rest = now.Add(restsFor * now.Sub(begun))
+	if took := time.Since(begun); took > soonRead {
+		t.rest = time.Now().Add(restsFor * took)
+	}
 	return err
 }
 
