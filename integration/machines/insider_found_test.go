@@ -104,16 +104,23 @@ func glob(t *testing.T, dir, pattern string) []string {
 	return all
 }
 
-// judge has level 1 look at what an insider made of a market, and wants it to name the first record of each
-// journal that is another.
-func (m *signedMarket) judge(t *testing.T, name string, forged map[string][][]byte) {
-	policy := []string{"--policy", filepath.Join(m.dir, "policy")}
+// changed returns the first record of each journal that is another. What stands behind the last checkpoint, at
+// which a market ends, nobody has signed.
+func (m *signedMarket) changed(t *testing.T, forged map[string][][]byte) map[string]int {
 	first := map[string]int{}
 	for journal := range forged {
-		if n := differ(m.leaves[journal], leaves(t, forged[journal])); n >= 0 {
+		n := differ(m.leaves[journal], leaves(t, forged[journal]))
+		if n >= 0 && n < len(m.leaves[journal]) {
 			first[journal] = n
 		}
 	}
+	return first
+}
+
+// judge has level 1 look at what an insider made of a market, and wants it to name the first record of each
+// journal that is another.
+func (m *signedMarket) judge(t *testing.T, name string, forged map[string][][]byte) {
+	policy, first := []string{"--policy", filepath.Join(m.dir, "policy")}, m.changed(t, forged)
 	if len(first) == 0 {
 		t.Errorf("%s: each record is as it was", name)
 	}
@@ -198,6 +205,9 @@ func TestAnInsider(t *testing.T) {
 			forged, err := x.write()
 			if err != nil {
 				t.Fatalf("%s: %v", f.name, err)
+			}
+			if len(m.changed(t, forged)) == 0 {
+				continue // a payout at the very end
 			}
 			all := found(forged)
 			if done++; len(all) == 0 {
