@@ -44,7 +44,9 @@ func (c Checkpoints) Keeper(j *journal.Journal, name, creds, state string, one b
 		c.Key, c.Policy = natsauth.NotesBeside(creds)
 	}
 	if c == (Checkpoints{}) {
-		log.Info("the journal is not signed: there are no note keys (souk auth)", "journal", name)
+		log.Warn("the journal is not signed, and whoever can write it can change what was: give the process "+
+			"DATA/auth/notes/NAME.key and DATA/auth/policy, which souk auth add makes, beside its creds or by "+
+			"checkpoints.key and checkpoints.policy", "journal", name)
 		return nil, nil
 	}
 	keys, err := natsauth.ReadNoteKey(c.Key)

@@ -22,6 +22,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/natsauth"
+	"souk/cmd/daemon"
 	"souk/cmd/replay"
 )
 
@@ -254,6 +255,9 @@ func madeByInfra(t *testing.T, bin, data string) (names map[string]bool) {
 	return names
 }
 
+// keepsJournal reports whether what a command runs writes a journal, which it signs.
+func keepsJournal(command string) bool { return command == "hub" || command == "treasury" }
+
 func unitHasItsKeys(t *testing.T, bin, made, unit string, installed map[string]string,
 	names map[string]bool) {
 	t.Helper()
@@ -271,7 +275,8 @@ func unitHasItsKeys(t *testing.T, bin, made, unit string, installed map[string]s
 	}
 	from := map[string]string{ // what the manual puts where the unit loads it from
 		file + ".creds": "creds/" + own + ".creds", file + ".pem": "certs/" + own + ".pem",
-		file + ".key": "certs/" + own + ".key", "ca.pem": "ca.pem"}
+		file + ".key": "certs/" + own + ".key", "ca.pem": "ca.pem",
+		file + ".note": "notes/" + own + ".key", "policy": "policy"}
 	handed := t.TempDir() // %d
 	for _, l := range regexp.MustCompile(`(?m)^LoadCredential=([\w.]+):/etc/souk/auth/(.+)$`).
 		FindAllStringSubmatch(unit, -1) {
@@ -291,7 +296,7 @@ func unitHasItsKeys(t *testing.T, bin, made, unit string, installed map[string]s
 	c := exec.Command(filepath.Join(bin, command), "--config", filepath.Join(deployed, local),
 		"--check-config")
 	c.Env = append(os.Environ(), "SOUK_DATA="+handed)
-	for _, l := range regexp.MustCompile(`(?m)^Environment=(SOUK_MARKET_.*)$`).FindAllStringSubmatch(unit, -1) {
+	for _, l := range regexp.MustCompile(`(?m)^Environment=(SOUK_(?:MARKET|CHECKPOINTS)_.*)$`).FindAllStringSubmatch(unit, -1) {
 		c.Env = append(c.Env, strings.Fields(strings.ReplaceAll(l[1], "%d", handed))...)
 	}
 	out, err := c.CombinedOutput()
@@ -300,17 +305,26 @@ func unitHasItsKeys(t *testing.T, bin, made, unit string, installed map[string]s
 		return
 	}
 	var e struct {
-		Market struct{ Creds, CA, Cert, Key string }
+		Market      struct{ Creds, CA, Cert, Key string }
+		Checkpoints daemon.Checkpoints
 	}
 	if err := yaml.Unmarshal(out, &e); err != nil {
 		t.Fatal(err)
 	}
-	for what, path := range map[string]string{"creds": e.Market.Creds, "ca": e.Market.CA,
-		"cert": e.Market.Cert, "key": e.Market.Key} {
+	handing := map[string]string{"market.creds": e.Market.Creds, "market.ca": e.Market.CA,
+		"market.cert": e.Market.Cert, "market.key": e.Market.Key}
+	if keepsJournal(command) {
+		handing["checkpoints.key"], handing["checkpoints.policy"] = e.Checkpoints.Key, e.Checkpoints.Policy
+		if key, err := natsauth.ReadNoteKey(e.Checkpoints.Key); err != nil ||
+			!strings.Contains(key.Log, "/"+own+"+") {
+			t.Errorf("%s: the note key is not of %s: %v", file, own, err)
+		}
+	}
+	for what, path := range handing {
 		if filepath.Dir(path) != handed {
-			t.Errorf("%s: market.%s is %q, and systemd hands it over in %s", file, what, path, handed)
+			t.Errorf("%s: %s is %q, and systemd hands it over in %s", file, what, path, handed)
 		} else if _, err := os.Stat(path); err != nil {
-			t.Errorf("%s: market.%s: %v", file, what, err)
+			t.Errorf("%s: %s: %v", file, what, err)
 		}
 	}
 	if base := filepath.Base(effective(t, bin, filepath.Join(deployed, local)).Market.Creds); base !=
@@ -399,13 +413,17 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 				}
 			}
 			own := strings.TrimSuffix(creds, ".creds")
-			for _, file := range []string{"ca.pem", "creds/" + own + ".creds", "certs/" + own + ".pem",
-				"certs/" + own + ".key"} {
+			files := []string{"ca.pem", "creds/" + own + ".creds", "certs/" + own + ".pem",
+				"certs/" + own + ".key"}
+			if keepsJournal(s.Command[0]) {
+				files = append(files, "notes/"+own+".key", "policy")
+			}
+			for _, file := range files {
 				if _, err := os.Stat(filepath.Join(volume, "auth", file)); err != nil || !has["auth/"+file] {
 					t.Errorf("service %s is not given %s to read: %v", name, file, err)
 				}
 			}
-			if len(has) != 4 {
+			if len(has) != len(files) {
 				t.Errorf("service %s is given %v of the keys", name, has)
 			}
 			if !strings.HasPrefix(s.Environment["SOUK_MARKET_NATS"], "tls://") {
