@@ -90,6 +90,29 @@ func TestWhatIsSaidIsNoSyntax(t *testing.T) {
 	}
 }
 
+// An export says of what an operator ordered for whom, of which payment, and by which reference it was.
+func TestOrdersAreTagged(t *testing.T) {
+	book := ledger.NewBook()
+	for _, c := range []struct {
+		made tip.Ordered
+		want about
+	}{
+		{tip.Ordered{Kind: "remit", Amount: 5, Order: &tip.Order{Agent: "a1", Ref: "pay-1"}},
+			about{Agent: "a1", Ref: "pay-1"}},
+		{tip.Ordered{Kind: "refund", Client: "ann", Amount: 5, Order: &tip.Order{Agent: "a1", Ref: "c-9",
+			Receipt: "hub/1/0", From: tip.FromAgent, Capture: &tip.Captured{Model: "m", APIKey: "k"}}},
+			about{Client: "ann", Agent: "a1", Model: "m", Key: "k", Ref: "c-9"}},
+		{tip.Ordered{Kind: "distribute", Amount: 5, Order: &tip.Order{Rule: tip.ByAgents, Ref: "s-1",
+			Shares: []tip.Share{{Agent: "a1", Slots: 2}, {Agent: "a2", Slots: 3}}}}, about{Ref: "s-1"}},
+		{tip.Ordered{Kind: "distribute", Client: "ann", Amount: 5}, about{Client: "ann"}},
+	} {
+		r := book.NewOrder("hub", c.made, [16]byte{})
+		if got := speaks(&ledger.Fact{Record: &r}); got != c.want {
+			t.Errorf("%s is about %+v, want %+v", c.made.Kind, got, c.want)
+		}
+	}
+}
+
 // hledger, Ledger and beancount, those that are there, take what is exported of accounts whose ids differ by
 // little, and come to what bal says.
 func TestProgramsOfAccountingTakeAnExport(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/ledger/inspect"
 )
@@ -123,22 +124,29 @@ func (x *exporter) journal(s *inspect.Source) error {
 	return err
 }
 
-// speaks says what a record is about: its hold, or else whose accounts it moves.
+// speaks says what a record is about: its hold, or else its order and whose accounts it moves.
 func speaks(of *ledger.Fact) (o about) {
 	h := of.Hold
 	if h == nil {
 		h = of.Record.Hold
 	}
 	if h != nil {
-		return about{h.Client, h.Agent, h.Model, h.Task, h.Key, ""}
+		return about{Client: h.Client, Agent: h.Agent, Model: h.Model, Task: h.Task, Key: h.Key}
 	}
-	if t := of.Record.Transfer; t != nil && t.Order != nil {
-		o.Agent, o.Ref = t.Order.Agent, t.Order.Ref
-		if c := t.Order.Capture; c != nil {
+	var said *tip.Order
+	if t := of.Record.Transfer; t != nil {
+		o.Client, said = t.Client, t.Order
+	} else if m := of.Record.Move; m != nil {
+		o.Client, said = m.From, m.Order
+	}
+	if said != nil {
+		o.Agent, o.Ref = said.Agent, said.Ref
+		if c := said.Capture; c != nil {
 			o.Model, o.Key = c.Model, c.APIKey
 		}
-	} else if m := of.Record.Move; m != nil && m.Order != nil {
-		o.Ref = m.Order.Ref
+		if len(said.Shares) > 0 {
+			return o // it is about many
+		}
 	}
 	for _, l := range of.Record.Legs {
 		switch part := strings.Split(l.Account, ":"); {

@@ -29,7 +29,7 @@ does deploy/verify.py without any program of ours.
 
 A record is covered a second after it was written, and cosigned some seconds later.`,
 		Example: `  ledger prove math/17/0 -o mine.tlog-proof
-  ledger prove deposit-7 --journal treasury -o deposit.tlog-proof`,
+  ledger prove deposit/invoice-17 --journal treasury -o deposit.tlog-proof`,
 		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {
