@@ -33,6 +33,7 @@ const example = daemon.MarketExample +
 lease_ttl: 5s                     # how long a treasury that died keeps others out, and one that is cut off serves on
 treasury:                         # every field has a default, see below
   currency: USD                   # what a credit is (ISO 4217), from the journal's first record on for good
+  surplus: kept                   # whose the surplus of hubs is: agents, clients or kept (souk distribute)
   drain: 5s                       # for answering what has arrived when it is told to stop
 ` + daemon.CheckpointsExample
 
