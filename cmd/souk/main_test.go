@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
+	"souk/cmd/ledger/cli"
 )
 
 // asSouk has this test's own program be the command.
@@ -24,7 +26,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	testscript.Main(m, map[string]func(){"souk": main})
+	testscript.Main(m, map[string]func(){"souk": main, "ledger": func() {
+		os.Exit(cli.Run(context.Background(), "test", os.Args[1:], os.Stdout, os.Stderr))
+	}})
 }
 
 // The command as people use it: testdata/script/*.txtar.
