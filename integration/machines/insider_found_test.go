@@ -104,8 +104,8 @@ func glob(t *testing.T, dir, pattern string) []string {
 	return all
 }
 
-// changed returns the first record of each journal that is another. What stands behind the last checkpoint, at
-// which a market ends, nobody has signed.
+// changed returns the first record of each journal that is another. What stands behind the last checkpoint,
+// at which a market ends, nobody has signed.
 func (m *signedMarket) changed(t *testing.T, forged map[string][][]byte) map[string]int {
 	first := map[string]int{}
 	for journal := range forged {
