@@ -17,9 +17,11 @@ func full() []Message {
 	number := func(n uint64) *uint64 { return &n }
 	gauge := func(n int64) *int64 { return &n }
 	share := 0.5
-	order := tip.Order{By: "op", Ref: "r-1", Note: "why", Month: "2026-11", Agent: "a-1", Receipt: "j/1/0",
-		From: "agent", Rule: "agents", Shares: []tip.Share{{Agent: "a-1", Slots: 2}},
-		Capture: &tip.Captured{Held: 1, Seq: 2, Time: 3, Paid: 4, Model: "m", APIKey: "k1", Tags: "a=b"}}
+	order := tip.Order{By: "op", Ref: "r-1", Note: "why", Month: "2026-11", Closed: "2026-10", Above: 5,
+		Second: "op2", Key: "U", Signature: "s", Agent: "a-1", Receipt: "j/1/0",
+		From: "agent", Rule: "agents",
+		Capture: &tip.Captured{Held: 1, Seq: 2, Time: 3, Paid: 4, Model: "m", APIKey: "k1", Tags: "a=b"},
+		Shares:  []tip.Share{{Agent: "a-1", Slots: 2}}}
 	task := Task{
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`),
 		Large: &Large{Bytes: MaxBody + 1, SHA256: bytes.Repeat([]byte{9}, 32)}, Stream: true,
@@ -114,7 +116,7 @@ func full() []Message {
 			Vouchers: []DoorVoucher{{Door: "door", Voucher: task.Voucher}},
 			Mark:     &tip.Mark{Journal: tip.Sum{1}, Seq: 2, Sum: tip.Sum{3}}, Unsure: true,
 			Known: &tip.Mark{Journal: tip.Sum{4}, Seq: 5, Sum: tip.Sum{6}},
-			Spent: []tip.Spent{{Client: "ada", Amount: 7}}, Sure: true, Order: &order},
+			Spent: []tip.Spent{{Client: "ada", Amount: 7}}, Sure: true, Order: &order, Token: "jwt"},
 		&FundsReply{Attest: attest,
 			ID: "f", Epoch: 7, Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1,
 			Allotted: 2,

@@ -26,6 +26,7 @@ const (
 	// what each hub owes it
 	OpRemit  = "remit"
 	OpRefund = "refund" // an operator: the client of Order.Receipt gets some of it back, once by Order.Ref
+	OpMonth  = "month"  // an operator: Order.Month is over, and is closed in the books
 	OpClose  = "close"  // a hub that has given everything back ends
 	// an operator: the journal of Hub is gone for good, and clients' money there comes back to them
 	OpWriteOff = "writeoff"
@@ -89,6 +90,8 @@ type FundsRequest struct {
 	UsesKey string `json:"uses_key,omitempty" msgpack:"uses_key,omitempty" want:"id?"`
 	// deposit, payout, move, distribute, remit, refund: what the operator says of it
 	Order *tip.Order `json:"order,omitempty" msgpack:"order,omitempty"`
+	// the JWT of the operator who has signed Order, too
+	Token string `json:"token,omitempty" msgpack:"token,omitempty" want:"answer"`
 	// writeoff: do it; else only compute it
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
 	// of who asks as a hub: its checkpoints, and what it has cosigned

@@ -98,7 +98,7 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 		hear("ledger.>")
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleOperator:
-		say("ledger.{deposit,payout,move,budget,distribute,remit,refund,writeoff}."+me,
+		say("ledger.{deposit,payout,move,budget,distribute,remit,refund,month,writeoff}."+me,
 			"ledger.balance.*."+me)
 		hear("status.*")
 	case RoleViewer:

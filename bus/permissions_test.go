@@ -42,7 +42,7 @@ func TestPermissionsOf(t *testing.T) {
 		{RoleTreasury, IDs{Name: "T"}, `souk.v1.hub.*.recall.T _INBOX.*.>`, `souk.v1.ledger.> _INBOX.T.>`},
 		{RoleOperator, IDs{Name: "O"},
 			`souk.v1.ledger.deposit.O souk.v1.ledger.payout.O souk.v1.ledger.move.O souk.v1.ledger.budget.O
-			souk.v1.ledger.distribute.O souk.v1.ledger.remit.O souk.v1.ledger.refund.O souk.v1.ledger.writeoff.O
+			souk.v1.ledger.distribute.O souk.v1.ledger.remit.O souk.v1.ledger.refund.O souk.v1.ledger.month.O souk.v1.ledger.writeoff.O
 			souk.v1.ledger.balance.*.O`,
 			`souk.v1.status.* _INBOX.O.>`},
 		{RoleViewer, IDs{Name: "V"}, `souk.v1.hub.*.watch.V`,

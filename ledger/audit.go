@@ -306,6 +306,9 @@ func (a *Audit) note(r *Record) {
 	if r.Kind == KindRefund && a.level >= LevelState && a.book.head.Role == RoleHub {
 		a.claims = append(a.claims, Claimed{a.book.head.Seq, r.ID, *r.Transfer})
 	}
+	if a.level >= LevelState && r.Kind == KindMonth {
+		a.tooSoon(r)
+	}
 	if a.level >= LevelState && r.Move != nil && r.Move.Period > 0 {
 		a.early(r.Move)
 	}

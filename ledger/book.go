@@ -84,7 +84,8 @@ type head struct {
 	Awards int // of the last round
 	Held   int // of them, those with a hold
 
-	Ripe market.Credits // surplus that a distribution by a rule has left for the next
+	Ripe  market.Credits // surplus that a distribution by a rule has left for the next
+	Month string         // closed, with all before it
 }
 
 // names are a client's account names, made once.

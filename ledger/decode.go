@@ -168,6 +168,8 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		}
 	case KindWriteOff:
 		r.WriteOff = &WriteOff{Hub: d.Name(), Mark: d.mark(), Back: d.Credits(), Lost: d.Credits()}
+	case KindMonth:
+		r.Month = d.month()
 	case KindClose:
 	default:
 		d.Fail("unknown " + r.Kind.String())

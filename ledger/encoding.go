@@ -46,6 +46,7 @@ import (
 //	mark      journal string; number; the journal's checksum 16 bytes, sequence, checksum 16 bytes;
 //	          spent, list of: client, amount ±
 //	writeoff  hub string; mark as above; back ±, lost ±
+//	month     month, by, note strings; lists of: hub, mark as above; account, amount ±; accounts; digest 32
 //
 // bytes
 //
@@ -153,6 +154,8 @@ func appendPart(b []byte, r *Record) []byte {
 		for _, s := range n.Spent {
 			b = binary.AppendVarint(appendString(b, s.Client), int64(s.Amount))
 		}
+	case r.Month != nil:
+		b = appendMonth(b, r.Month)
 	case r.WriteOff != nil:
 		w := r.WriteOff
 		b = appendInts(appendMark(appendString(b, w.Hub), w.Mark), int64(w.Back), int64(w.Lost))
@@ -239,6 +242,7 @@ var kindNames = [...]string{
 	KindClose: "close",
 	KindSeal:  "seal", KindTariff: "tariff", KindMove: "move", KindBudget: "budget",
 	KindMark: "mark", KindWriteOff: "writeoff", KindRemit: "remit", KindRefund: "refund",
+	KindMonth: "month",
 }
 
 // KindNames lists the names of all kinds, as String has them.

@@ -210,11 +210,13 @@ func (b *Book) applyMove(r *Record) error {
 		err = b.wentBack(r)
 	default:
 		this = op{KindMove, m.From, m.Amount, noteOf(m.To, "")}
-		if old, known := b.ops[r.ID]; known {
+		if old, known := b.op(r.ID); known {
 			return b.known(r, old, this)
 		}
 		own, ok := strings.CutPrefix(r.ID, "move/")
-		if err := b.validOrder(r, m.Order); err != nil {
+		if err := b.said(r, m.Order, m.Amount, func() []byte {
+			return m.Order.Text("move", own, "", m.From, m.To, m.Amount)
+		}); err != nil {
 			return err
 		}
 		switch {
@@ -234,6 +236,7 @@ func (b *Book) applyMove(r *Record) error {
 	}
 	if this.Kind != 0 {
 		b.remember(r.ID, this)
+		b.keepSigned(r.ID, KindMove, Transfer{Client: m.From, Amount: m.Amount, Hub: m.To, Order: m.Order})
 	}
 	return nil
 }

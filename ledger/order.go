@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"crypto/ed25519"
+	"encoding/base32"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -79,7 +82,7 @@ func (b *Book) There(o *tip.Ordered, found *tip.Ordered) market.Credits {
 	return 0
 }
 
-// made is an order, which is never forgotten.
+// made is an order, or an operator's deposit, payout or move that had to be signed, which is never forgotten.
 type made struct {
 	Kind Kind
 	Transfer
@@ -132,16 +135,21 @@ func (b *Book) validOrder(r *Record, o *tip.Order) error {
 		return len(s) <= maxText && utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
 	}
 	switch {
-	case o == nil:
-	case o.By != "" && !ValidID(o.By):
-		return no("the name of an operator", "%q", clip(o.By))
+	case o.By != "" && !ValidID(o.By) || o.Second != "" && !ValidID(o.Second):
+		return no("names of operators", "%q, %q", clip(o.By), clip(o.Second))
 	case o.Ref != "" && !ValidRef(o.Ref):
 		return no(fmt.Sprintf("a reference of at most %d visible ASCII characters", maxRef), "%q",
 			clip(o.Ref))
 	case !printable(o.Note):
 		return no(fmt.Sprintf("a note of one line, of at most %d bytes", maxText), "%q", clip(o.Note))
-	case o.Month != "" && !ValidMonth(o.Month):
-		return no("a month like 2026-11", "%q", clip(o.Month))
+	case o.Month != "" && !ValidMonth(o.Month) || o.Closed != "" && !ValidMonth(o.Closed):
+		return no("months like 2026-11", "%q, %q", clip(o.Month), clip(o.Closed))
+	case b.head.Role == RoleTreasury && o.Closed > b.head.Month:
+		return broken(ErrIllegal, "I22", r.ID, "no later month as closed than "+b.head.Month, "%s", o.Closed)
+	case b.head.Role == RoleTreasury && !r.Kind.IsOrder() && o.Month != "" && o.Closed != b.head.Month:
+		return broken(ErrIllegal, "I22", r.ID, "the last month that was closed, "+b.head.Month, "%q", o.Closed)
+	case o.Above < 0:
+		return no("a bound of at least 0", "%s", o.Above)
 	}
 	return nil
 }
@@ -150,6 +158,51 @@ func (b *Book) validOrder(r *Record, o *tip.Order) error {
 func ValidMonth(s string) bool {
 	t, err := time.Parse("2006-01", s)
 	return err == nil && t.Format("2006-01") == s && t.Year() >= 1970 && t.Year() < 2262
+}
+
+// approved judges the second operator's signature of what moves so much money; text is what it signs.
+func approved(id string, o *tip.Order, amount market.Credits, text func() []byte) error {
+	need := o != nil && o.Above > 0 && amount > o.Above
+	if !need && (o == nil || o.Second+o.Key+o.Signature == "") {
+		return nil
+	}
+	no := func(expected, format string, args ...any) error {
+		return broken(ErrIllegal, "I21", id, expected, format, args...)
+	}
+	switch {
+	case o.Signature == "":
+		return no(fmt.Sprintf("a second operator's signature, above %s", o.Above), "none")
+	case o.Second == "" || o.Second == o.By || o.By == "":
+		return no("two operators", "%q and %q", clip(o.By), clip(o.Second))
+	case !signedBy(o.Key, o.Signature, text()):
+		return no(fmt.Sprintf("a signature of this order by %s, with key %s", o.Second, clip(o.Key)),
+			"another")
+	}
+	return nil
+}
+
+// signedBy reports whether a NATS user's key has signed a text.
+func signedBy(key, signature string, text []byte) bool {
+	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(key)
+	sig, wrong := base64.StdEncoding.DecodeString(signature)
+	return err == nil && wrong == nil && strings.HasPrefix(key, "U") &&
+		len(raw) == 1+ed25519.PublicKeySize+2 &&
+		ed25519.Verify(raw[1:1+ed25519.PublicKeySize], text, sig)
+}
+
+// signs writes out what a second operator signs of a transfer.
+func (t *Transfer) signs(k Kind, id string) []byte {
+	switch k {
+	case KindRefund: // of which the operator knows the receipt
+		o := *t.Order
+		o.Agent, o.Month = "", ""
+		return o.Text(k.String(), "", t.Hub, "", "", t.Amount)
+	case KindDeposit, KindPayout:
+		_, id, _ = strings.Cut(id, "/")
+	default:
+		id = ""
+	}
+	return t.Order.Text(k.String(), id, t.Hub, t.Client, "", t.Amount)
 }
 
 // orderLegs returns the legs of an order; none where it moves nothing in this journal.
@@ -186,6 +239,13 @@ func (b *Book) applyOrder(r *Record) error {
 		return no("I17", "an operator's order", "none")
 	}
 	if r.Kind == KindDistribute {
+		if o.Signature != "" { // which is good for once
+			key := r.Kind.String() + "/" + o.Ref
+			if old := b.refs[key]; old != nil || !ValidRef(o.Ref) {
+				return broken(ErrConflict, "I10", r.ID, "a new reference, as it is signed", "%q", clip(o.Ref))
+			}
+			b.keepRef(key, &made{r.Kind, *t})
+		}
 		return b.applyShare(r)
 	}
 	if o.Rule != "" || o.Shares != nil {
@@ -238,7 +298,7 @@ func (b *Book) applyRefund(r *Record) error {
 		len(c.Model) > maxText || c.APIKey != "" && !ValidID(c.APIKey):
 		return no("I17", "the payment as the journal has it", "%+v", c)
 	case o.Month != MonthOf(c.Time):
-		return no("I21", "the month of the payment, "+MonthOf(c.Time), "%q", clip(o.Month))
+		return no("I22", "the month of the payment, "+MonthOf(c.Time), "%q", clip(o.Month))
 	}
 	if h := &b.head; h.Role == RoleHub {
 		k, _ := keyOf(round, slot)
@@ -278,9 +338,10 @@ func appendOrder(b []byte, o *tip.Order) []byte {
 	if o == nil {
 		return append(b, 0)
 	}
-	b = appendStrings(append(b, 1), o.By, o.Ref, o.Note, o.Month,
+	b = appendStrings(append(b, 1), o.By, o.Ref, o.Note, o.Month, o.Closed, o.Second, o.Key, o.Signature,
 		o.Agent, o.Receipt,
 		o.From, o.Rule)
+	b = binary.AppendVarint(b, int64(o.Above))
 	b = binary.AppendUvarint(b, uint64(len(o.Shares)))
 	for _, s := range o.Shares {
 		b = binary.AppendVarint(appendString(b, s.Agent), s.Slots)
@@ -297,8 +358,10 @@ func (d *decoder) order() *tip.Order {
 	if !d.one() {
 		return nil
 	}
-	o := &tip.Order{By: d.Name(), Ref: d.Text(), Note: d.Text(), Month: d.Name(), Agent: d.Name(),
-		Receipt: d.Text(), From: d.Name(), Rule: d.Name()}
+	o := &tip.Order{By: d.Name(), Ref: d.Text(), Note: d.Text(), Month: d.Name(), Closed: d.Name(),
+		Second: d.Name(), Key: d.Name(),
+		Signature: d.Text(), Agent: d.Name(), Receipt: d.Text(), From: d.Name(), Rule: d.Name(),
+		Above: d.Credits()}
 	if n := d.Count(2); n > 0 && d.Fault == "" {
 		o.Shares = make([]tip.Share, n)
 		for i := range o.Shares {

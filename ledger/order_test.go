@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"crypto/ed25519"
+	"encoding/base32"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -261,6 +264,64 @@ func TestOrdersThatTheAuditFinds(t *testing.T) {
 	}
 }
 
+// Above its bound an order needs the signature of another operator, over everything that the first one said.
+func TestASecondOperatorSigns(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.NewChaCha8([32]byte{1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(append(append([]byte{20 << 3},
+		public...), 0, 0))
+	signed := func(id string, o tip.Order, by string, change func(*tip.Order)) *tip.Order {
+		text := o.Text("deposit", id, "", "ann", "", 100)
+		o.Second, o.Key, o.Signature = by, key, base64.StdEncoding.EncodeToString(ed25519.Sign(private, text))
+		change(&o)
+		return &o
+	}
+	order := tip.Order{By: "op", Ref: "sepa-1", Note: "invoice 17", Above: 50}
+	same := func(*tip.Order) {}
+	d := newDesk(t, Treasury, RoleTreasury)
+	for name, test := range map[string]struct {
+		id string
+		o  *tip.Order
+		ok bool
+	}{
+		"one operator":       {"e", &order, false},
+		"below the bound":    {"small", &tip.Order{By: "op", Above: 100}, true},
+		"two":                {"d", signed("d", order, "two", same), true},
+		"the same twice":     {"e", signed("e", order, "op", same), false},
+		"of another deposit": {"e", signed("d", order, "two", same), false},
+		"another note": {"e", signed("e", order, "two", func(o *tip.Order) { o.Note = "invoice 18" }),
+			false},
+		"another reference": {"e", signed("e", order, "two", func(o *tip.Order) { o.Ref = "sepa-2" }),
+			false},
+		"by another operator": {"e", signed("e", order, "two", func(o *tip.Order) { o.By = "three" }), false},
+		"no key":              {"e", signed("e", order, "two", func(o *tip.Order) { o.Key = "" }), false},
+		"an account's key": {"e", signed("e", order, "two", func(o *tip.Order) {
+			o.Key = "A" + o.Key[1:]
+		}), false},
+		"no bound, bad word": {"e", signed("e", order, "two", func(o *tip.Order) {
+			o.Above, o.Note = 0, "x"
+		}), false},
+	} {
+		err := d.try(NewDeposit(test.id, "ann", 100, test.o, d.nextSalt()))
+		if (err == nil) != test.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "I21") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// what had to be signed is known for good, however much came since
+	for id := range d.book.ops {
+		delete(d.book.ops, id)
+	}
+	r := NewDeposit("d", "ann", 100, signed("d", order, "two", same), d.nextSalt())
+	if err := d.book.Apply(&r); err != ErrRepeat {
+		t.Errorf("the same signature again: %v", err)
+	}
+}
+
 // Whatever is ordered, in any order, repeated, with a kill between hub and treasury: all sums are 0, no
 // refund is above its capture, no reference is paid twice, and every level of the audit is clean.
 func TestAnyOrders(t *testing.T) {
@@ -354,7 +415,7 @@ func TestSurplusByARule(t *testing.T) {
 		t.Errorf("agent-1 gets %s of %s", got, first)
 	}
 	h := audit(hub.name, MaxLevel, store(hub.frames))
-	if found := h.Finish().Findings; len(found) != 1 || found[0].Invariant != "I22" ||
+	if found := h.Finish().Findings; len(found) != 1 || found[0].Invariant != "I23" ||
 		found[0].Level != LevelAuctions {
 		t.Errorf("slots that nobody offered: %v", found)
 	}

@@ -30,6 +30,7 @@ const (
 	KindWriteOff   Kind = 21 // treasury: a hub whose journal is gone ends
 	KindRemit      Kind = 22 // hub, then treasury: what an agent has earned is paid
 	KindRefund     Kind = 23 // hub, then treasury: a client gets back what it paid
+	KindMonth      Kind = 24 // treasury: a month is closed
 )
 
 // Record is one fact. Only the part that Kind names is set. Its legs sum to zero.
@@ -51,6 +52,7 @@ type Record struct {
 	Budget   *Budget
 	Noted    *Noted // Mark
 	WriteOff *WriteOff
+	Month    *Month
 }
 
 // Leg adds Amount to Account. Accounts are named "client:<id>:avail", "client:<id>:held",

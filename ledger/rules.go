@@ -44,6 +44,7 @@ var rules = [...]rule{
 	KindWriteOff:   {false, true, (*Book).applyWriteOff},
 	KindRemit:      {true, true, (*Book).applyTransfer},
 	KindRefund:     {true, true, (*Book).applyTransfer},
+	KindMonth:      {false, true, (*Book).applyMonth},
 }
 
 // apply judges a record and applies it. Checks come first and changes last; changes go to b.undo. round is

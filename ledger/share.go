@@ -38,7 +38,7 @@ func sharedOut(r *Record) bool {
 func (b *Book) applyShare(r *Record) error {
 	t, o, hub := r.Transfer, r.Transfer.Order, b.head.Role == RoleHub
 	no := func(expected, format string, args ...any) error {
-		return broken(ErrIllegal, "I22", r.ID, expected, format, args...)
+		return broken(ErrIllegal, "I23", r.ID, expected, format, args...)
 	}
 	if o.Agent+o.Receipt+o.From != "" || o.Capture != nil || o.Rule != tip.ByAgents && len(o.Shares) > 0 {
 		return no("a distribution of surplus alone", "agent %q, receipt %q", clip(o.Agent), clip(o.Receipt))
@@ -147,7 +147,7 @@ func (a *Audit) shared(seq uint64, r *Record) {
 	if o := r.Transfer.Order; o != nil && o.Rule == tip.ByAgents && a.book.head.Role == RoleHub &&
 		r.Transfer.Amount > 0 {
 		if want := a.book.Offered(); !slices.Equal(want, o.Shares) {
-			a.wrong(LevelAuctions, seq, "I22", r.ID, "shares by the slots offered since the last "+
+			a.wrong(LevelAuctions, seq, "I23", r.ID, "shares by the slots offered since the last "+
 				"distribution: "+
 				clip(fmt.Sprint(want)), "%s", clip(fmt.Sprint(o.Shares)))
 		}

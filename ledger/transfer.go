@@ -6,6 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -17,7 +18,7 @@ func (b *Book) applyTransfer(r *Record) error {
 		b.scratch = appendOrder(b.scratch[:0], t.Order)
 		this.Note = noteOf(t.Hub, string(b.scratch))
 	}
-	if old, known := b.ops[r.ID]; known {
+	if old, known := b.op(r.ID); known {
 		return b.known(r, old, this)
 	}
 	nobody := (r.Kind == KindDistribute || r.Kind == KindRemit) && t.Client == ""
@@ -38,7 +39,11 @@ func (b *Book) applyTransfer(r *Record) error {
 	if r.Kind == KindDeposit && b.budgets[t.Client] != nil {
 		return b.onlyAllowed(r, t.Client)
 	}
-	if err := b.validOrder(r, t.Order); err != nil {
+	commanded := t.Amount
+	if sharedOut(r) {
+		commanded = 0 // the rule says how much, and to whom
+	}
+	if err := b.said(r, t.Order, commanded, func() []byte { return t.signs(r.Kind, r.ID) }); err != nil {
 		return err
 	}
 	if err := b.numberFollows(r); err != nil {
@@ -82,7 +87,39 @@ func (b *Book) applyTransfer(r *Record) error {
 		b.gaveBack(t.Client, t.Hub, t.Amount)
 	}
 	b.remember(r.ID, this)
+	if !r.Kind.IsOrder() {
+		b.keepSigned(r.ID, r.Kind, *t)
+	}
 	return nil
+}
+
+// said judges what an operator says of money, and whether a second one has signed that where it is much.
+func (b *Book) said(r *Record, o *tip.Order, amount market.Credits, text func() []byte) error {
+	if o == nil {
+		return nil
+	}
+	if err := b.validOrder(r, o); err != nil {
+		return err
+	}
+	return approved(r.ID, o, amount, text)
+}
+
+// keepSigned has what had to be signed known for good: nobody can have it made again.
+func (b *Book) keepSigned(id string, k Kind, t Transfer) {
+	if t.Order != nil && t.Order.Signature != "" {
+		b.keepRef(id, &made{k, t})
+	}
+}
+
+// op returns what was done under an id.
+func (b *Book) op(id string) (op, bool) {
+	if o, ok := b.ops[id]; ok {
+		return o, true
+	}
+	if m := b.refs[id]; m != nil && !m.Kind.IsOrder() {
+		return op{m.Kind, m.Client, m.Amount, noteOf(m.Hub, m.Note)}, true
+	}
+	return op{}, false
 }
 
 func noteOf(with, note string) uint64 { return xxhash.Sum64String(with + "\x00" + note) }
@@ -99,7 +136,7 @@ func (b *Book) known(r *Record, old, this op) error {
 
 // Made reports whether an operation of this id was applied before.
 func (b *Book) Made(id string) bool {
-	_, ok := b.ops[id]
+	_, ok := b.op(id)
 	return ok
 }
 

@@ -60,8 +60,9 @@ var Invariants = []struct{ Name, Rule string }{
 	{"I18", "a client is never charged more than it deposited, over all hubs"},
 	{"I19", "a refusal is truthful"},
 	{"I20", "a hub is granted at most what doors vouched for and it returned"},
-	{"I21", "a refund says the month of its payment"},
-	{"I22", "by a rule surplus goes to whom the rule says, and no report moves who gets that of its round"},
+	{"I21", "above the bound that it names, an operator's order has a second operator's signature"},
+	{"I22", "a month is closed once, with the balances there are, and later records of it say so"},
+	{"I23", "by a rule surplus goes to whom the rule says, and no report moves who gets that of its round"},
 }
 
 // broken makes a Violation; format describes what was found.

@@ -60,6 +60,7 @@ ledger.budget.SELF             operator
 ledger.distribute.SELF         operator
 ledger.remit.SELF              operator
 ledger.refund.SELF             operator
+ledger.month.SELF              operator
 ledger.balance.SELF            client
 ledger.balance.<c>.SELF        gateway operator
 `

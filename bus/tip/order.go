@@ -1,6 +1,9 @@
 package tip
 
 import (
+	"fmt"
+	"strings"
+
 	"souk/market"
 )
 
@@ -10,6 +13,14 @@ type Order struct {
 	Ref   string `json:"ref,omitempty" msgpack:"ref,omitempty"`          // by which it is made once
 	Note  string `json:"note,omitempty" msgpack:"note,omitempty"`
 	Month string `json:"month,omitempty" msgpack:"month,omitempty"` // "2026-11": for which it is
+	// the last month that was closed when it was commanded: what is for one up to it corrects that
+	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty"`
+	// beyond Above a second operator has signed it: its name, its public key, and its signature of
+	// [Order.Text]
+	Above     market.Credits `json:"above,omitempty" msgpack:"above,omitempty"`
+	Second    string         `json:"second,omitempty" msgpack:"second,omitempty" want:"id?"`
+	Key       string         `json:"key,omitempty" msgpack:"key,omitempty"`
+	Signature string         `json:"signature,omitempty" msgpack:"signature,omitempty"`
 	// remit: who is paid; refund: who was paid
 	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty" want:"id?"`
 	Receipt string `json:"receipt,omitempty" msgpack:"receipt,omitempty"` // refund: the hold
@@ -59,4 +70,20 @@ type Ordered struct {
 	Client string         `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"`
 	Amount market.Credits `json:"amount" msgpack:"amount"`
 	Order  *Order         `json:"order,omitempty" msgpack:"order,omitempty"`
+}
+
+// Text writes out what a second operator signs: one line for each thing that the first one said. Of a
+// deposit, a payout or a move id is the operation's own, and to names the client that gets it.
+func (o *Order) Text(kind, id, hub, client, to string, amount market.Credits) []byte {
+	var b strings.Builder
+	b.WriteString("souk order\n")
+	for _, line := range [][2]string{{"kind", kind}, {"id", id}, {"hub", hub}, {"client", client}, {"to", to},
+		{"agent", o.Agent}, {"receipt", o.Receipt}, {"from", o.From}, {"amount", amount.String()}, {"ref",
+			o.Ref},
+		{"note", o.Note}, {"month", o.Month}, {"by", o.By}} {
+		if line[1] != "" {
+			fmt.Fprintf(&b, "%s %s\n", line[0], line[1])
+		}
+	}
+	return []byte(b.String())
 }

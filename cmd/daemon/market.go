@@ -122,6 +122,12 @@ type Link struct {
 	Registry *etcdreg.Registry
 	stop     context.CancelFunc
 	speaks   func(agent string) bool
+	creds    natsauth.Source
+}
+
+// Operator reads the JWT of an operator of the same market: its name and public key.
+func (l *Link) Operator(token string) (name, key string, err error) {
+	return l.creds.Operator(token, time.Now())
 }
 
 // Speaks reports whether the creds of an agentd name an agent.
@@ -136,6 +142,7 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 	if err != nil {
 		return nil, err
 	}
+	l.creds = creds
 	if creds != nil {
 		l.speaks = func(agent string) bool { i, err := creds(); return err == nil && i.Speaks(agent) }
 	}

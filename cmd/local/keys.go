@@ -165,6 +165,18 @@ func (r Reach) creds(role bus.Role, name string) (string, natsauth.Source, error
 	return name, natsauth.File(path), nil
 }
 
+// Identity returns who speaks in a role, for signing something in that name.
+func (r Reach) Identity(role bus.Role, name string) (*natsauth.Identity, error) {
+	_, creds, err := r.creds(role, name)
+	if err == nil && creds == nil {
+		err = fmt.Errorf("%w of %s %s: name a file of them by --creds", natsauth.ErrNoCreds, role, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return creds()
+}
+
 // MayBeClient refuses the name of a client that belongs to another role, where the keys of the data directory
 // say so: its money could be spent by nobody.
 func (r Reach) MayBeClient(name string) error {

@@ -126,7 +126,12 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
-	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log, Signs: signs})
+	creds, err := m.keys.Member(bus.RoleTreasury, bus.IDs{Name: ledger.Treasury})
+	if err != nil {
+		return err
+	}
+	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log, Signs: signs,
+		Operator: func(token string) (string, string, error) { return creds.Operator(token, time.Now()) }})
 	if err != nil {
 		return err
 	}

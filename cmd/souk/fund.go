@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -59,6 +60,8 @@ func mayBeMade(err error, again string) error {
 	isRefused := errors.As(err, &refused) && refused.Code != bus.CodeAllotmentPending &&
 		refused.Code != bus.CodeUnavailable
 	switch {
+	case errors.Is(err, errUnasked):
+		return err
 	case errors.Is(err, local.ErrUnmade):
 		return fmt.Errorf("%w; nothing was made: free some space there, and ask again", err)
 	case isRefused, errors.Is(err, bus.ErrNoResponders):
@@ -99,6 +102,9 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 		amount, err := amountOf("amount", noun, args[1])
 		if err != nil {
 			return err
+		}
+		if id == "" && o.approval != "" { // the same when it is signed
+			id = c.Name() + "-" + strings.TrimSuffix(filepath.Base(o.approval), filepath.Ext(o.approval))
 		}
 		if id == "" {
 			id = fmt.Sprintf("%s-%x", c.Name(), time.Now().UnixNano())

@@ -10,6 +10,7 @@ import (
 	"souk/bus"
 	"souk/bus/tip"
 	"souk/ledger"
+	"souk/market"
 )
 
 // Config of a treasury. Default gives every limit; Validate judges and changes nothing.
@@ -32,6 +33,10 @@ type Config struct {
 	// Probers are the clients that pay for what hubs do of their own accord, by domain, where that is not
 	// probe-DOMAIN: as a hub's prewarm.client says. A hub gets its own one's money without a door's word.
 	Probers map[string]string `yaml:"probers"`
+	// SecondAbove is the amount above which what an operator commands needs the signature of a second one
+	// (souk approve): deposits, payouts, moves, remittances, refunds, distributions of surplus that is kept
+	// (a rule says the amount itself). 0: nothing needs one.
+	SecondAbove market.Credits `yaml:"second_operator_above"`
 	// Surplus says whose the surplus of hubs is: "agents", "clients" or, where it is empty, "kept"; see souk
 	// distribute.
 	Surplus string `yaml:"surplus"`
@@ -81,6 +86,9 @@ func (c Config) Validate() error {
 				wrong("%w", err)
 			}
 		}
+	}
+	if c.SecondAbove < 0 || c.SecondAbove > market.MaxCredits {
+		wrong("second_operator_above: %s is not within 0 and %s credits", c.SecondAbove, market.MaxCredits)
 	}
 	if !slices.Contains([]string{"", tip.Kept, tip.ByAgents, tip.ByClients}, c.Surplus) {
 		wrong("surplus: %.40q is none of kept, agents and clients", c.Surplus)

@@ -60,17 +60,31 @@ func (t *Treasury) order(op string, req *bus.FundsRequest, to any) error {
 	return t.ask(&look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)})
 }
 
-// said returns a copy of what an operator says of an amount; nil if there is nothing, unless it is needed.
+// said returns a copy of what an operator says of an amount, with the bound above which a second one must
+// sign it; nil if there is nothing, unless it is needed.
 func (t *Treasury) said(req *bus.FundsRequest, needed bool) *tip.Order {
-	if req.Order == nil && !needed {
+	if req.Order == nil && !needed && t.cfg.SecondAbove == 0 {
 		return nil
 	}
 	o := tip.Order{}
 	if req.Order != nil {
 		o = *req.Order
 	}
-	o.Rule = ""
+	o.Above, o.Rule, o.Closed = t.cfg.SecondAbove, "", t.book.ClosedMonth()
 	return &o
+}
+
+// needsSecond refuses what a second operator is to sign, and has not; the book judges a signature.
+func (t *Treasury) needsSecond(op string, req *bus.FundsRequest) error {
+	above, signed := t.cfg.SecondAbove, req.Order != nil && req.Order.Signature != ""
+	if above == 0 || req.Amount <= above || signed || t.made(op, req) ||
+		!slices.Contains([]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpRemit, bus.OpRefund,
+			bus.OpDistribute}, op) {
+		return nil
+	}
+	return refuse(bus.CodeBadRequest, "a second operator signs what is above %s: give the command with "+
+		"--approval FILE, which writes the order down, have another operator sign it (souk approve FILE), and "+
+		"give the command again", above)
 }
 
 // dealt refuses orders to a hub that never had anything, or has ended.

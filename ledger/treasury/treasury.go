@@ -235,12 +235,12 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 		if err := bus.CheckID("client", req.Client); err != nil {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
-	case bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund, bus.OpClose,
+	case bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund, bus.OpMonth, bus.OpClose,
 		bus.OpWriteOff:
 	default:
 		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use one of %s", op, strings.Join(
 			[]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpBalance, bus.OpAllot,
-				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund,
+				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund, bus.OpMonth,
 				bus.OpClose, bus.OpWriteOff}, ", "))
 	}
 	switch op {
@@ -281,6 +281,9 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 		}
 		return errFull
 	}
+	if err := t.needsSecond(op, req); err != nil {
+		return err
+	}
 	switch op {
 	case bus.OpDeposit:
 		err := t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, t.said(req, false), t.salt()))
@@ -301,6 +304,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 		return t.canTell(req)
 	case bus.OpDistribute, bus.OpRemit, bus.OpRefund:
 		return t.order(op, req, to)
+	case bus.OpMonth:
+		return t.closeMonth(req, to)
 	case bus.OpClose:
 		return t.close(req)
 	case bus.OpWriteOff:

@@ -117,7 +117,7 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(),
 		e.traceCommand(), e.statsCommand(), e.tailCommand(), e.proveCommand(), e.verifyCommand())
 	root.AddCommand(e.spendCommand(), e.earnCommand(), e.statementCommand(), e.exportCommand(),
-		e.diffCommand())
+		e.diffCommand(), closeCommand())
 	return root
 }
 

@@ -129,6 +129,8 @@ func sentence(r *ledger.Record) string {
 				x.Amount)
 		}
 		return s
+	case r.Month != nil:
+		return closed(r.Month)
 	case r.WriteOff != nil:
 		w := r.WriteOff
 		by := "no mark of it was ever noted"
@@ -190,13 +192,30 @@ func ordered(k ledger.Kind, t *ledger.Transfer) string {
 	return fmt.Sprintf("%s of surplus to %s", t.Amount, t.Client)
 }
 
+// closed says what a month was closed with.
+func closed(m *ledger.Month) string {
+	debits, credits := m.Totals()
+	s := fmt.Sprintf("%s is closed: %d accounts, debits %s, credits %s, sha256 %x;", m.Month, m.Accounts,
+		debits, credits, m.Digest)
+	for _, x := range m.Balances {
+		s += fmt.Sprintf(" %s %s,", x.Account, x.Amount)
+	}
+	for _, j := range m.Journals {
+		s += fmt.Sprintf(" hub %s at %s,", j.Journal, j.Mark)
+	}
+	return strings.TrimRight(s, ",;") + operator(&tip.Order{By: m.By, Note: m.Note})
+}
+
 // operator says what an operator said.
 func operator(o *tip.Order) (s string) {
 	if o == nil {
 		return ""
 	}
+	if month := ledger.Corrects(o); month != "" {
+		s = "; a correction of " + month + ", which was closed"
+	}
 	for _, said := range [][2]string{{"by operator", o.By}, {"reference", o.Ref}, {"for", o.Month},
-
+		{"signed by", o.Second},
 		{"note:", o.Note}} {
 		if said[1] != "" && !(said[0] == "for" && o.Receipt != "") {
 			s += "; " + said[0] + " " + said[1]

@@ -27,7 +27,9 @@ type Deps struct {
 	Journal  ledger.Journal
 	LeaseTTL time.Duration  // of the leadership; 0: 5 s
 	Signs    *keeper.Keeper // of the journal; nil: nobody signs it
-	Log      *slog.Logger   // nil: slog.Default
+	// Operator reads an operator's JWT: its name and public key; nil: nobody can approve anything
+	Operator func(token string) (name, key string, err error)
+	Log      *slog.Logger // nil: slog.Default
 }
 
 // Server answers the treasury's requests on souk.v1.ledger.<op>.<who>, in msgpack or JSON as they came, while

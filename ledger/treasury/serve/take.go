@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"souk/bus"
@@ -64,6 +65,9 @@ func (s *Server) take(m bus.Msg) {
 	if err == nil {
 		err = said(op, client, who, &r.req)
 	}
+	if err == nil {
+		err = s.approved(&r.req)
+	}
 	if err != nil {
 		s.dropped.Add(1)
 		s.send(r, bus.FundsReply{ID: r.req.ID, Code: bus.CodeOf(err), Message: bus.MessageOf(err)})
@@ -100,6 +104,28 @@ func said(op, client, who string, req *bus.FundsRequest) error {
 			subject)}
 	}
 	*word = subject
+	return nil
+}
+
+// approved fills in which operator has signed what another one commands, by its JWT: nothing else is
+// believed.
+func (s *Server) approved(req *bus.FundsRequest) (err error) {
+	o := req.Order
+	if o == nil {
+		return nil
+	}
+	o.Second, o.Key = "", ""
+	switch {
+	case req.Token == "" || o.Signature == "":
+		o.Signature = ""
+	case s.d.Operator == nil:
+		err = errors.New("this market has no creds, so nobody can show to be a second operator")
+	default:
+		o.Second, o.Key, err = s.d.Operator(req.Token)
+	}
+	if err != nil {
+		return &bus.Error{Code: bus.CodeBadRequest, Message: "approval: " + err.Error()}
+	}
 	return nil
 }
 
