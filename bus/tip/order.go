@@ -72,11 +72,17 @@ type Ordered struct {
 	Order  *Order         `json:"order,omitempty" msgpack:"order,omitempty"`
 }
 
+// orderHead begins the text of each order, so that a signature of one is good for nothing else.
+const orderHead = "souk order\n"
+
+// IsOrder reports whether a text begins as an order's does: nothing else is signed as one.
+func IsOrder(text string) bool { return strings.HasPrefix(text, orderHead) }
+
 // Text writes out what a second operator signs: one line for each thing that the first one said. Of a
 // deposit, a payout or a move id is the operation's own, and to names the client that gets it.
 func (o *Order) Text(kind, id, hub, client, to string, amount market.Credits) []byte {
 	var b strings.Builder
-	b.WriteString("souk order\n")
+	b.WriteString(orderHead)
 	for _, line := range [][2]string{{"kind", kind}, {"id", id}, {"hub", hub}, {"client", client}, {"to", to},
 		{"agent", o.Agent}, {"receipt", o.Receipt}, {"from", o.From}, {"amount", amount.String()}, {"ref",
 			o.Ref},

@@ -107,16 +107,18 @@ func approveCommand(s *shared) *cobra.Command {
 		Use:   "approve FILE",
 		Short: "Sign what another operator wants to pay",
 		Long: `Shows the order that another operator has written to FILE (--approval FILE of souk fund,
-payout, remit, refund and distribute), and signs it there with your key. Nothing moves before the first
+payout, remit, refund and distribute), and with --yes signs it there with your key. Nothing moves before the first
 operator gives the command again. Where the treasury is told so (second_operator_above), it makes larger
 amounts move only with two signatures, and its records keep the second one: ledger check judges it.
 
 Your creds say who you are: --creds FILE, or your name by --as, whose creds the keys in --data make.`,
-		Example: `  souk approve remit-17.order --creds bob.creds
-  souk approve remit-17.order --as bob`,
+		Example: `  souk approve remit-17.order --as bob
+  souk approve remit-17.order --creds bob.creds --yes`,
 		Args: console.Takes(1, 1),
 	}
 	var as string
+	var yes bool
+	c.Flags().BoolVar(&yes, "yes", false, "sign it; without, it is only shown")
 	c.Flags().StringVar(&as, "as", "", "name of the operator who signs")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		data, err := regular.ReadGiven(args[0], maxOrder)
@@ -124,7 +126,7 @@ Your creds say who you are: --creds FILE, or your name by --as, whose creds the 
 			return err
 		}
 		text, _, ok := strings.Cut(string(data), signedBelow)
-		if !ok {
+		if !ok || !tip.IsOrder(text) {
 			return fmt.Errorf("%s: this is no order: --approval writes one", args[0])
 		}
 		i, err := s.market().Identity(bus.RoleOperator, cmp.Or(as, local.Operator))
@@ -134,6 +136,10 @@ Your creds say who you are: --creds FILE, or your name by --as, whose creds the 
 		if strings.Contains(text, "\nby "+i.Name+"\n") {
 			return fmt.Errorf("%s is of %s, too: another operator is to sign it (souk auth add operator "+
 				"NAME)", args[0], i.Name)
+		}
+		if !yes {
+			fmt.Fprintf(c.OutOrStdout(), "%s-- not signed: --yes signs it as %s --\n", text, i.Name)
+			return nil
 		}
 		signature, err := i.Approve([]byte(text))
 		if err != nil {
