@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 109_000
-	mostHub     = 18_650
+	mostProduct = 107_280
+	mostHub     = 18_605
 	mostRoot    = 1_389 // package hub itself, which wires its rooms
 )
 
