@@ -19,22 +19,25 @@ import (
 
 // piped is a server that speaks through pipes, so that its time and its engine's are those of a bubble.
 type piped struct {
-	conns chan net.Conn
-	once  sync.Once
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
 }
 
 func (p *piped) Accept() (net.Conn, error) {
-	if c, ok := <-p.conns; ok {
+	select {
+	case c := <-p.conns:
 		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
 	}
-	return nil, net.ErrClosed
 }
-func (p *piped) Close() error   { p.once.Do(func() { close(p.conns) }); return nil }
+func (p *piped) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *piped) Addr() net.Addr { return &net.UnixAddr{} }
 
 // inBubble returns an engine behind a handler, within a bubble.
 func inBubble(t *testing.T, h http.HandlerFunc, change func(*agentd.EngineConfig)) *Engine {
-	l := &piped{conns: make(chan net.Conn)}
+	l := &piped{conns: make(chan net.Conn), closed: make(chan struct{})}
 	s := &http.Server{Handler: h}
 	go s.Serve(l)
 	cfg := agentd.EngineConfig{URL: "http://engine"}
@@ -44,8 +47,12 @@ func inBubble(t *testing.T, h http.HandlerFunc, change func(*agentd.EngineConfig
 	e := New(cfg)
 	e.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
-		l.conns <- far
-		return near, nil
+		select {
+		case l.conns <- far:
+			return near, nil
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
 	}
 	t.Cleanup(func() {
 		s.Close()

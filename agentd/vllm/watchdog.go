@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,8 @@ func (e *Engine) watch(ctx context.Context, r *agentd.Request, asks kinds,
 	if long, ok := e.pace.longFirst(e.cfg.Suspect, r.Prompt); ok {
 		limit = min(limit, long-apart(long))
 	}
-	d.timer = time.AfterFunc(limit, d.look)
+	d.timer = time.AfterFunc(math.MaxInt64, d.look)
+	d.timer.Reset(limit) // a look has the timer
 	return d
 }
 
