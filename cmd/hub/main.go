@@ -68,7 +68,8 @@ file and --close. It takes no task, settles what still runs, hands all client mo
 treasury, and waits until its surplus is paid out (souk distribute). Then the treasury counts it as ended, and
 its journal is closed: nothing can be appended to it again. It says what it waits for. If it is stopped or
 killed on the way, run it with --close again. What agents are due, and the flat fee, stay on record:
-ledger bal 'agent:*'. Remit what agents are due before (souk remit): a closed journal cannot say that it was paid.`,
+ledger bal 'agent:*'. Remit what agents are due before (souk remit): a closed journal cannot say that it was
+paid.`,
 		Example: example,
 		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: choices.Hub()}

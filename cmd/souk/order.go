@@ -41,7 +41,7 @@ const maxOrder = 1 << 16 // bytes of such a file
 var errUnasked = errors.New("nothing has moved")
 
 // command has the treasury do what an operator says, with the approval of a second one where there is one.
-// id, client and to are those of a deposit, a payout or a move.
+// A deposit, a payout and a move have an id, a client and, the last, to whom it goes.
 func (o *order) command(ctx context.Context, link *local.Link, op string, q bus.FundsRequest) (bus.FundsReply,
 	error) {
 	say := o.Order

@@ -59,16 +59,14 @@ command if its answer was lost.`,
 			Amount: amount})
 		if err != nil {
 			return mayBeMade(err, fmt.Sprintf("souk refund %s %s --from %s --ref %s --why %q", o.Receipt,
-				args[1], o.From,
-				o.Ref, o.Note))
+				args[1], o.From, o.Ref, o.Note))
 		}
 		client, month := "its client", ""
 		if r := reply.Order; r != nil && r.Order != nil {
 			client, month = r.Client, r.Order.Month
 		}
 		fmt.Fprintf(c.OutOrStdout(), "refunded %s to %s for %s of %s, from %s (order %d of %s, reference "+
-			"%s)\n", amount,
-			client, o.Receipt, month, o.From, reply.Number, hub, o.Ref)
+			"%s)\n", amount, client, o.Receipt, month, o.From, reply.Number, hub, o.Ref)
 		return nil
 	}
 	return c

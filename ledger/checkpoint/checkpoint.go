@@ -1,7 +1,7 @@
 // Package checkpoint says how far a journal is in a way that cannot be taken back: notes that its writer
 // signs, that witnesses cosign, and that anybody judges by a policy. Values in, values out.
 //
-// The forms are those of C2SP, which other programs read and write as well: signed-note, tlog-checkpoint,
+// C2SP defines the forms, which other programs read and write as well: signed-note, tlog-checkpoint,
 // tlog-cosignature (cosignature/v1), tlog-policy and tlog-proof.
 //
 //	MARKET/JOURNAL                                  the origin; the writer's key has its name

@@ -25,7 +25,8 @@ func (e *env) exportCommand() *cobra.Command {
 		Short: "Everything that moved, for hledger, Ledger, beancount, spreadsheets and programs",
 		Long: `export writes each record that moves money as a transaction with all its legs, in exact amounts,
 and at the end of each journal what each account must have: hledger, Ledger and beancount refuse a file
-that does not come to that. client, agent, model, task, key and an operator's ref stand with each transaction where they are known.
+that does not come to that. client, agent, model, task, key and an operator's ref stand with each transaction
+where they are known.
 What was before --from is one transaction, of the balances then; --to itself is left out.
 
 An account is named after its journal and itself, in words as beancount takes them: client:ann:avail of

@@ -41,7 +41,7 @@ func TestBoundsBeyondWhatNanosecondsCount(t *testing.T) {
 	}
 }
 
-// Days of an export are those of the zone whose days bound it.
+// An export dates by the zone whose days bound it.
 func TestAnExportHasTheDaysOfItsZone(t *testing.T) {
 	data := t.TempDir()
 	if err := writeMarket(data, 1, ""); err != nil {
