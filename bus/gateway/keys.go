@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bounded"
+	"souk/bus/follow"
 	"souk/bus/openai"
 )
 
@@ -21,6 +23,8 @@ type keyring struct {
 	mu    sync.Mutex
 	keys  map[string]*key
 	wrong *bounded.Cache[string, string, bucket] // wrong keys, by address
+
+	looks chan struct{} // full while as many keys are looked up as may be at once
 }
 
 // key is an API key with its limits, which outlive changes of what the registry says.
@@ -61,7 +65,7 @@ const maxAddresses = 4096
 
 func newKeyring(c Config, log *slog.Logger) *keyring {
 	return &keyring{c: c, log: log, keys: map[string]*key{},
-		wrong: bounded.New[string, string, bucket](maxAddresses, 0)}
+		wrong: bounded.New[string, string, bucket](maxAddresses, 0), looks: make(chan struct{}, maxLooks)}
 }
 
 // set takes in a key's entry of the registry. One that cannot be read counts as gone.
@@ -136,6 +140,47 @@ func (r *keyring) admit(now time.Time, p *shown, from func() string) (*key, erro
 		why = "that is no key of this market: a key is whole only with its last character"
 	}
 	return nil, &bus.Error{Code: openai.CodeInvalidKey, Message: why}
+}
+
+const (
+	maxLooks = 4           // keys that are looked up in the registry at once
+	late     = time.Second // how long changes of the registry may take to come here
+)
+
+// await returns the key of a secret that was refused because it was made a moment ago: the registry has it, and
+// its change is not here yet. It is nil for every other secret. Only what comes by that change is believed: a
+// revocation may come right behind it.
+func (r *keyring) await(ctx context.Context, registry bus.Registry, p *shown) *key {
+	select {
+	case r.looks <- struct{}{}:
+		defer func() { <-r.looks }()
+	default:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, late)
+	defer cancel()
+	admits := func(k *bus.APIKey) bool { return k.AdmitsHash(p.hash, time.Now().UnixMilli()) }
+	var k bus.APIKey
+	kv, err := follow.Get(ctx, registry, bus.APIKeyKey(p.id))
+	if err != nil || kv.Value == nil || bus.DecodeEntry(kv.Value, &k) != nil || !admits(&k) {
+		return nil
+	}
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		r.mu.Lock()
+		k := r.keys[p.id]
+		good := k != nil && admits(&k.APIKey)
+		r.mu.Unlock()
+		if good {
+			return k
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // begin counts an answer as open, if the key may have one more.

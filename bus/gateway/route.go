@@ -160,7 +160,14 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 		return nil, refuse(openai.CodeNoEndpoint, "this address speaks without TLS, and therefore to its proxies "+
 			"alone (gateway.proxies): ask by one of them, and take another key if it matters who saw this one")
 	}
-	return s.keys.admit(time.Now(), shownBy(r), func() string { return s.asker(r) })
+	p := shownBy(r)
+	k, err := s.keys.admit(time.Now(), p, func() string { return s.asker(r) })
+	if err != nil && p.whole && bus.CodeOf(err) == openai.CodeInvalidKey {
+		if young := s.keys.await(r.Context(), s.d.Registry, p); young != nil {
+			return young, nil
+		}
+	}
+	return k, err
 }
 
 // shownBy is the secret that a request brings.

@@ -142,9 +142,9 @@ func TestAStreamThatBreaksOffAndWhatIsPaidIsNotKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _, stop := h.withBus(l, func(c *gateway.Config) {
+	second, _, stop := h.withDeps(l, func(c *gateway.Config) {
 		c.Drain, c.VerdictWithin = 10*time.Millisecond, time.Second // an agent has it by then
-	}, func(b bus.Bus) bus.Bus { return deaf{b} })
+	}, func(d *gateway.Deps) { d.Bus = deaf{d.Bus} })
 	a, err := http.DefaultClient.Do(second.request(t.Context(), "POST", "/v1/chat/completions",
 		`{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,"stream":true}`, h.key))
 	if err != nil {

@@ -188,8 +188,8 @@ func TestATaskOfWhichNothingIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _, stop := h.withBus(l, func(c *gateway.Config) { c.Drain = 50 * time.Millisecond },
-		func(b bus.Bus) bus.Bus { return mute{b} })
+	second, _, stop := h.withDeps(l, func(c *gateway.Config) { c.Drain = 50 * time.Millisecond },
+		func(d *gateway.Deps) { d.Bus = mute{d.Bus} })
 	free := h.Free()
 	for name, body := range map[string]string{"whole": long(``), "stream": long(`,"stream":true`)} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,10 @@ func TestAGatewayThatIsCutOffLetsGoOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := cutOff{on: new(atomic.Bool)}
-	second, _, _ := h.withBus(l, func(*gateway.Config) {}, func(of bus.Bus) bus.Bus { b.Bus = of; return b })
+	second, _, _ := h.withDeps(l, func(*gateway.Config) {}, func(d *gateway.Deps) {
+		b.Bus = d.Bus
+		d.Bus = b
+	})
 	second.until("the hub is heard", func() bool {
 		return second.do("GET", "/v1/models/gpt-oss-20b", "", h.key).status == 200
 	})

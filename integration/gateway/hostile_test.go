@@ -48,10 +48,10 @@ func (h *house) with(change func(*gateway.Config)) (*house, *gateway.Server, con
 func (h *house) withListener(l net.Listener, change func(*gateway.Config)) (*house, *gateway.Server,
 	context.CancelFunc) {
 	h.t.Helper()
-	return h.withBus(l, change, func(b bus.Bus) bus.Bus { return b })
+	return h.withDeps(l, change, func(*gateway.Deps) {})
 }
 
-func (h *house) withBus(l net.Listener, change func(*gateway.Config), as func(bus.Bus) bus.Bus) (*house,
+func (h *house) withDeps(l net.Listener, change func(*gateway.Config), as func(*gateway.Deps)) (*house,
 	*gateway.Server, context.CancelFunc) {
 	h.t.Helper()
 	c := gateway.Default()
@@ -70,9 +70,10 @@ func (h *house) withBus(l net.Listener, change func(*gateway.Config), as func(bu
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s, err := gateway.New(c, gateway.Deps{Bus: as(b), Registry: h.Registry(), Listener: l,
-		TLS: secure,
-		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	d := gateway.Deps{Bus: b, Registry: h.Registry(), Listener: l, TLS: secure,
+		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	as(&d)
+	s, err := gateway.New(c, d)
 	if err != nil {
 		h.t.Fatal(err)
 	}

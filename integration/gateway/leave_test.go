@@ -164,7 +164,7 @@ func TestACostThatIsNotKnownYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := h.Free()
-	second, _, _ := h.withBus(l, func(*gateway.Config) {}, func(b bus.Bus) bus.Bus { return deaf{b} })
+	second, _, _ := h.withDeps(l, func(*gateway.Config) {}, func(d *gateway.Deps) { d.Bus = deaf{d.Bus} })
 	for _, more := range []string{``, `,"stream":true`} {
 		var status int
 		var header http.Header

@@ -2,8 +2,10 @@ package gateway_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/gateway"
+	"souk/cmd/local"
 )
 
 // A gateway has so many answers open and no more, of all keys: another request is told to come again, and is
@@ -112,4 +115,94 @@ func TestAGatewayHasSoManyConnections(t *testing.T) {
 			t.Error("it still waits")
 		}
 	})
+}
+
+// tardy hands on each change of the registry when it is told to, and tells of each key that is read.
+type tardy struct {
+	bus.Registry
+	now  <-chan struct{}
+	read chan<- string
+}
+
+func (r tardy) Get(ctx context.Context, key string) ([]bus.KV, error) {
+	if strings.HasPrefix(key, bus.KeysPrefix) {
+		r.read <- key
+	}
+	return r.Registry.Get(ctx, key)
+}
+
+func (r tardy) Watch(ctx context.Context, key string) (<-chan bus.Event, error) {
+	from, err := r.Registry.Watch(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	to := make(chan bus.Event)
+	go func() {
+		defer close(to)
+		synced := false
+		for e := range from {
+			if synced {
+				select {
+				case <-r.now:
+				case <-ctx.Done():
+					return
+				}
+			}
+			synced = synced || e.Synced
+			select {
+			case to <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return to, nil
+}
+
+// A key is good as soon as it is made, or has a new secret, also at a gateway that has not heard of it yet. One
+// that is revoked before the gateway hears of it is not good there, and none that nobody made is waited for.
+func TestAKeyThatIsYoung(t *testing.T) {
+	h := start(t, one)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, read := make(chan struct{}), make(chan string, 8)
+	second, _, _ := h.withDeps(l, func(*gateway.Config) {}, func(d *gateway.Deps) {
+		d.Registry = tardy{d.Registry, now, read}
+	})
+	asks := func(secret string) <-chan int {
+		status := make(chan int, 1)
+		go func() { status <- second.do("GET", "/v1/models", "", secret).status }()
+		return status
+	}
+	hears := func(from <-chan int, want int) {
+		t.Helper()
+		for heard := (chan<- struct{})(nil); ; {
+			select {
+			case <-read: // from now on what is heard counts
+				heard = now
+			case heard <- struct{}{}:
+			case status := <-from:
+				if status != want {
+					t.Errorf("status %d, want %d", status, want)
+				}
+				return
+			}
+		}
+	}
+	secret := h.newKey(bus.APIKey{ID: "young", Client: local.FirstClient})
+	hears(asks(secret), 200)
+	if secret, err = local.RotateKey(t.Context(), h.Registry(), "young", 0); err != nil {
+		t.Fatal(err)
+	}
+	hears(asks(secret), 200)
+
+	gone := h.newKey(bus.APIKey{ID: "gone", Client: local.FirstClient})
+	if err := local.RevokeKey(t.Context(), h.Registry(), h.Link().Budget, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-asks(gone); status != 401 {
+		t.Errorf("a key that was revoked: status %d", status)
+	}
 }
