@@ -1,19 +1,26 @@
 package ledger
 
 import (
+	"maps"
+
 	"souk/bus/tip"
 	"souk/market"
 )
 
-// Reading reads a journal for sums over it, frame by frame from the first on. It judges nothing, decodes no
-// round, and keeps what it has to know of open holds alone. Not for use by several goroutines at once.
+// Reading reads a journal for sums over it, frame by frame from the first on, or from a later one. It judges
+// nothing, decodes no round, and keeps what it has to know of open holds alone. Not for use by several
+// goroutines at once.
 type Reading struct {
+	// Before is called for the end of a hold whose round was not read. It returns a Reading that has read the
+	// round, by [Reading.Holds]. nil: everything is read.
+	Before func(round uint64) (*Reading, error)
+	Role   string // of the journal; known once its first frame was read
+
 	dec    decoder
 	open   map[slotKey]*Hold
 	rounds []raw
 	fact   Fact
 	frame  Frame
-	role   string
 }
 
 // Fact is a record and what it speaks of.
@@ -35,49 +42,86 @@ func NewReading() *Reading {
 // Frame takes in the stored bytes of the next frame, and calls f with each of its records. Bytes that are no
 // frame are ErrEncoding.
 func (x *Reading) Frame(data []byte, f func(*Fact) error) error {
-	d := &x.dec
-	d.Data, d.At, d.Fault = data, 0, ""
-	x.rounds = x.rounds[:0]
-	frame := &x.frame
-	*frame = d.frame(&x.rounds)
-	if err := d.end(); err != nil {
+	if err := x.decode(data); err != nil {
 		return err
 	}
+	frame := &x.frame
 	for i := range frame.Records {
 		r := &frame.Records[i]
 		fact := &x.fact
 		*fact = Fact{Time: frame.Time, Frame: frame, Record: r}
-		hold := ""
-		switch {
-		case r.Open != nil:
-			x.role = r.Open.Role
-		case r.Hold != nil:
-			k, _ := keyOf(r.Hold.Round, r.Hold.Slot)
-			x.open[k] = r.Hold
-		case r.Capture != nil:
-			hold = r.Capture.Hold
-		case r.Void != nil:
-			hold = r.Void.Hold
+		if r.Open != nil {
+			x.Role = r.Open.Role
 		}
-		fact.Hub = x.role == RoleHub
-		if hold == "" {
-			if err := f(fact); err != nil {
-				return err
+		fact.Hub = x.Role == RoleHub
+		k, ends := x.hold(r)
+		if ends {
+			if fact.Hold = x.open[k]; fact.Hold == nil && x.Before != nil {
+				before, err := x.Before(k.round())
+				if err != nil {
+					return err
+				}
+				maps.Copy(x.open, before.open)
+				fact.Hold = x.open[k]
 			}
-			continue
-		}
-		_, round, slot, _ := ParseHoldID(hold)
-		k, _ := keyOf(round, slot)
-		if fact.Hold = x.open[k]; fact.Hold == nil {
-			return broken(ErrEnded, "I3", r.ID, "an open hold", "none, in frame %d", frame.Seq)
+			if fact.Hold == nil {
+				return broken(ErrEnded, "I3", r.ID, "an open hold", "none, in frame %d", frame.Seq)
+			}
 		}
 		if err := f(fact); err != nil {
 			return err
 		}
-		delete(x.open, k)
-		d.room.holds = append(d.room.holds, fact.Hold)
+		if ends {
+			x.end(k)
+		}
 	}
 	return nil
+}
+
+// Holds takes in what the next frame says of holds alone, of which some may have begun before what is read.
+func (x *Reading) Holds(data []byte) error {
+	if err := x.decode(data); err != nil {
+		return err
+	}
+	for i := range x.frame.Records {
+		if k, ends := x.hold(&x.frame.Records[i]); ends && x.open[k] != nil {
+			x.end(k)
+		}
+	}
+	return nil
+}
+
+func (x *Reading) decode(data []byte) error {
+	d := &x.dec
+	d.Data, d.At, d.Fault = data, 0, ""
+	x.rounds = x.rounds[:0]
+	x.frame = d.frame(&x.rounds)
+	return d.end()
+}
+
+// hold keeps a hold that a record begins, or says which one it ends.
+func (x *Reading) hold(r *Record) (k slotKey, ends bool) {
+	id := ""
+	switch {
+	case r.Hold != nil:
+		k, _ = keyOf(r.Hold.Round, r.Hold.Slot)
+		x.open[k] = r.Hold
+		return k, false
+	case r.Capture != nil:
+		id = r.Capture.Hold
+	case r.Void != nil:
+		id = r.Void.Hold
+	default:
+		return k, false
+	}
+	_, round, slot, _ := ParseHoldID(id)
+	k, _ = keyOf(round, slot)
+	return k, true
+}
+
+func (x *Reading) end(k slotKey) {
+	x.dec.room.holds = append(x.dec.room.holds, x.open[k])
+	delete(x.open, k)
 }
 
 // Use returns what a fact adds to what a client has spent, and which agent served it: a capture, or a refund

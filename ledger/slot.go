@@ -13,6 +13,8 @@ func keyOf(round uint64, slot int) (k slotKey, ok bool) {
 	return slotKey(round<<slotBits | uint64(slot)), round <= maxRound && slot >= 0 && slot < maxSlots
 }
 
+func (k slotKey) round() uint64 { return uint64(k) >> slotBits }
+
 func (k slotKey) slot() int { return int(k & (1<<slotBits - 1)) }
 
 // key returns a hold's key if id is of this journal.

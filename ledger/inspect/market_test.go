@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +74,9 @@ var (
 	fairTags    = [][]bus.Tag{nil, {{Name: "user", Value: "ann"}}, {{Name: "user", Value: "Ann"}},
 		{{Name: "user", Value: "\x1b[31m<script>"}, {Name: "team", Value: "a=b&c"}}}
 )
+
+// longID names a task that gets nothing: with it some thirty rounds fill a segment.
+var longID = market.TaskID(strings.Repeat("x", 128<<10))
 
 func newFair(t *testing.T, seed uint64, steps int) *fair {
 	f := &fair{t: t, rng: rand.New(rand.NewPCG(seed, 3)), now: time.Date(2026, 9, 28, 22, 0, 0, 0, time.UTC)}
@@ -163,7 +168,8 @@ func (f *fair) step() {
 // round awards slots to clients that can pay.
 func (f *fair) round(w *writer) {
 	n, prev := w.book.LastRound()
-	r := market.Round{Domain: w.name, Number: n + 1, Prev: prev, Rule: market.DefaultRule}
+	r := market.Round{Domain: w.name, Number: n + 1, Prev: prev, Rule: market.DefaultRule,
+		Tasks: []market.Task{{ID: longID}}}
 	o := market.Outcome{}
 	records := []ledger.Record{{}}
 	for slot := range 1 + f.rng.IntN(3) {
@@ -283,8 +289,10 @@ func (f *fair) data() string {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if err := j.Append(w.frames...); err != nil {
-			f.t.Fatal(err)
+		for frames := range slices.Chunk(w.frames, 10) {
+			if err := j.Append(frames...); err != nil {
+				f.t.Fatal(err)
+			}
 		}
 		if err := j.Close(); err != nil {
 			f.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,27 +208,69 @@ func Add(sum *market.Credits, amount market.Credits) error {
 	return nil
 }
 
-// Facts calls f with every record and what it speaks of, up to the first frame of a time, in Unix
-// nanoseconds, or until f returns an error or [ErrStop].
-func (s *Source) Facts(ctx context.Context, to int64, f func(*ledger.Fact) error) error {
+// Facts calls f with every record and what it speaks of, from the first frame of a time on, or a little
+// before that, up to the first frame of another, in Unix nanoseconds, or until f returns an error or
+// [ErrStop]. It reads the segments of the journal between the two, and before them those that have holds
+// which end there.
+func (s *Source) Facts(ctx context.Context, from, to int64, f func(*ledger.Fact) error) error {
+	if s.err != nil {
+		return s.err
+	}
+	first, err := journal.Since(s.Dir, from)
+	if err != nil {
+		return err
+	}
 	reading := ledger.NewReading()
-	err := s.each(ctx, func(seq uint64, epoch int64, data []byte) error {
-		err := reading.Frame(data, func(fact *ledger.Fact) error {
+	if reading.Role = s.Role; first > 1 {
+		known := map[uint64]bool{} // segments that were read for their holds
+		reading.Before = func(round uint64) (*ledger.Reading, error) {
+			before := ledger.NewReading()
+			begin, next, err := journal.Around(s.Dir, round)
+			if err == nil && begin < first && !known[begin] {
+				known[begin] = true
+				err = s.span(ctx, begin, next, before.Holds)
+			}
+			return before, err
+		}
+	}
+	err = s.span(ctx, first, math.MaxUint64, func(data []byte) error {
+		return reading.Frame(data, func(fact *ledger.Fact) error {
 			if fact.Time >= to {
 				return ErrStop
 			}
 			return f(fact)
 		})
-		if errors.Is(err, ledger.ErrEncoding) {
-			_, err = journal.Entry{Seq: seq, Epoch: epoch, Data: data, Segment: s.Dir}.Frame()
-		}
-		return err
 	})
 	switch {
 	case err == ErrStop:
 		return nil
 	case errors.As(err, new(*ledger.Violation)):
 		return fmt.Errorf("%s: %w; see: ledger check %s", s.Name, err, quoted(s.Dir))
+	}
+	return err
+}
+
+// span calls f with the bytes of each frame from the first one, with which a segment begins, until another,
+// or the journal's end.
+func (s *Source) span(ctx context.Context, from, until uint64, f func(data []byte) error) error {
+	r, err := journal.ReaderAt(s.Dir, from)
+	for err == nil {
+		var e journal.Entry
+		if e, err = r.Next(); err == io.EOF || err == nil && e.Seq >= until {
+			return nil
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if s.Progress != nil {
+			s.Progress(len(e.Data))
+		}
+		if err = f(e.Data); errors.Is(err, ledger.ErrEncoding) {
+			_, err = e.Frame()
+		}
 	}
 	return err
 }

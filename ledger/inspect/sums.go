@@ -97,7 +97,7 @@ type span struct {
 }
 
 // Sum adds up what journals say, in order of the groups' names. What it keeps grows with groups and open
-// holds alone.
+// holds alone. Of a hub's journal it reads what is of the time, and more where a name is found nowhere there.
 func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 	s := &summing{Sums: q, groups: map[[mostParts]string]*Sum{}, tags: map[string]bool{}}
 	s.from, s.to = q.Bounds()
@@ -112,21 +112,34 @@ func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 			s.asked = append(s.asked, asked{part: x.part, name: name})
 		}
 	}
-	for _, src := range sources {
-		s.day = span{}
-		if err := src.Facts(ctx, s.to, func(f *ledger.Fact) error {
-			if f.Record.Kind == ledger.KindGrant {
-				q.lacks(f.Record.Transfer.Hub, sources)
+	read := func(from, to int64) error {
+		for _, src := range sources {
+			s.day = span{}
+			since := from
+			if src.Role == ledger.RoleTreasury {
+				since = math.MinInt64
 			}
-			return s.add(f)
-		}); err != nil {
-			return nil, err
+			if err := src.Facts(ctx, since, to, func(f *ledger.Fact) error {
+				if f.Record.Kind == ledger.KindGrant {
+					q.lacks(f.Record.Transfer.Hub, sources)
+				}
+				return s.add(f)
+			}); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	for _, x := range s.asked {
-		if !x.known {
-			return nil, x.unknown()
-		}
+	unknown := func(x asked) bool { return !x.known }
+	err := read(s.from, s.to)
+	if err == nil && slices.ContainsFunc(s.asked, unknown) {
+		err = read(math.MinInt64, s.from)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(s.asked, unknown); i >= 0 {
+		return nil, s.asked[i].unknown()
 	}
 	out := make([]Sum, 0, len(s.groups))
 	for _, k := range slices.SortedFunc(maps.Keys(s.groups), compareParts) {

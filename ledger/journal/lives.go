@@ -61,7 +61,7 @@ func (j *Journal) gone(t *tail) error {
 	}
 	t.off, j.tail.off = 0, 0
 	var sum tip.Sum
-	r, err := readerAt(j.dir, j.tail.seq) // through all segments since, to their end
+	r, err := ReaderAt(j.dir, j.tail.seq) // through all segments since, to their end
 	for err == nil {
 		var e Entry
 		if e, err = r.Next(); err == nil && e.Seq == end {

@@ -155,7 +155,7 @@ func (t *Tree) seldom(read func() error) error {
 // next takes the next frame in, which is there.
 func (t *Tree) next(until uint64) error {
 	if t.in == nil {
-		in, err := readerAt(t.j.dir, t.frame+1)
+		in, err := ReaderAt(t.j.dir, t.frame+1)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ func FramesOf(dir string, seqs []uint64, f func(ledger.Frame)) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	r, err := readerAt(dir, seqs[0])
+	r, err := ReaderAt(dir, seqs[0])
 	for err == nil && len(seqs) > 0 {
 		var e Entry
 		if e, err = r.Next(); err != nil || e.Seq != seqs[0] {
@@ -41,12 +41,8 @@ func (j *Journal) Captured(receipt string) (tip.Ordered, error) {
 	}
 	segs, err := segments(walDir(j.dir))
 	var r *Reader
-	for i := len(segs) - 1; i >= 0 && err == nil && r == nil; i-- {
-		if r, err = readerAt(j.dir, segs[i].first); err == nil && i > 0 && !begins(r, round) {
-			r = nil
-		} else if err == nil {
-			r, err = readerAt(j.dir, segs[i].first)
-		}
+	if err == nil {
+		r, err = ReaderAt(j.dir, segs[segmentOf(segs, round)].first)
 	}
 	var held *ledger.Frame
 	for err == nil {
@@ -74,20 +70,4 @@ func (j *Journal) Captured(receipt string) (tip.Ordered, error) {
 		err = none
 	}
 	return tip.Ordered{}, err
-}
-
-// begins reports whether a segment's first round is that of a number, or one before it.
-func begins(r *Reader, round uint64) bool {
-	for {
-		e, err := r.Next()
-		if err != nil {
-			return false
-		}
-		f, err := e.Frame()
-		for i := 0; i < len(f.Records) && err == nil; i++ {
-			if x := f.Records[i].Round; x != nil {
-				return x.Round.Number <= round
-			}
-		}
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"sort"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -86,7 +85,7 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 	if was.Root() != c.Root {
 		return d, ErrUnknown
 	}
-	r, err := readerAt(dir, from.Frame)
+	r, err := ReaderAt(dir, from.Frame)
 	found, n := false, from.Before
 	for err == nil && !found {
 		var e Entry
@@ -123,19 +122,14 @@ func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, 
 	frame, before := uint64(1), int64(0)
 	if files, err := openHashes(dir, false); err == nil && round > 0 {
 		defer files.Close()
-		k := sort.Search(len(segs)-1,
-			func(k int) bool { // segs[k] is the last one that begins with no later round
-				n := roundIn(dir, segs, k+1)
-				return n == 0 || n > round
-			})
-		for ; k > 0; k-- {
+		for k := segmentOf(segs, round); k > 0; k-- {
 			if n := files.count(segs[k].first - 1); n > 0 {
 				frame, before = segs[k].first, n
 				break
 			}
 		}
 	}
-	r, err := readerAt(dir, frame)
+	r, err := ReaderAt(dir, frame)
 	for n := before; err == nil && leaf == nil; {
 		var e Entry
 		if e, err = r.Next(); err != nil || e.Seq < frame {
@@ -152,33 +146,4 @@ func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, 
 		err = fmt.Errorf("%s: no such record: %w", dir, fs.ErrNotExist)
 	}
 	return record, leaf, err
-}
-
-// roundIn is the number of the first round from the beginning of a segment on; 0: none is near.
-func roundIn(dir string, segs []segment, at int) (number uint64) {
-	const near = 256 << 10
-	r := &Reader{wal: walDir(dir), segs: segs, cur: at}
-	if err := r.begin(near); err != nil {
-		return 0
-	}
-	for number == 0 {
-		rec, gap := readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc)
-		if gap != nil {
-			return 0
-		}
-		e, ok, err := r.take(rec)
-		if err != nil {
-			return 0
-		}
-		if !ok {
-			continue
-		}
-		f, _ := e.Frame()
-		for i := range f.Records {
-			if x := f.Records[i].Round; x != nil {
-				number = x.Round.Number
-			}
-		}
-	}
-	return number
 }

@@ -35,11 +35,11 @@ type Reader struct {
 }
 
 // NewReader opens the journal in dir for reading. It takes no lock and changes nothing.
-func NewReader(dir string) (*Reader, error) { return readerAt(dir, 0) }
+func NewReader(dir string) (*Reader, error) { return ReaderAt(dir, 0) }
 
-// readerAt is a reader that begins with the segment of a frame. Of those before it nothing is read: the
-// checksum of what they hold is taken from the segment's head.
-func readerAt(dir string, seq uint64) (*Reader, error) {
+// ReaderAt is a reader that begins with the segment of a frame, 0 for the first. Of those before it nothing
+// is read: the checksum of what they hold is taken from the segment's head.
+func ReaderAt(dir string, seq uint64) (*Reader, error) {
 	r := &Reader{wal: walDir(dir)}
 	var err error
 	if r.segs, err = segments(r.wal); err != nil {

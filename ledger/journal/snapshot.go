@@ -149,7 +149,7 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 				continue
 			}
 		}
-		if r, err = readerAt(j.dir, s.seq); err != nil {
+		if r, err = ReaderAt(j.dir, s.seq); err != nil {
 			return nil, last, err
 		}
 		fits := path == ""
@@ -249,7 +249,7 @@ func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() 
 	if err := r.Load(state); err != nil {
 		return nil, 0, &misfit{err}
 	}
-	in, err := readerAt(j.dir, from)
+	in, err := ReaderAt(j.dir, from)
 	if err != nil {
 		return nil, 0, err
 	}

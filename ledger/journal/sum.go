@@ -72,7 +72,7 @@ func (j *Journal) Sum(seq uint64) (sum tip.Sum, ok bool, err error) {
 
 // SumAt reads the checksum of a frame of the journal in dir.
 func SumAt(dir string, seq uint64) (tip.Sum, error) {
-	r, err := readerAt(dir, seq)
+	r, err := ReaderAt(dir, seq)
 	for err == nil {
 		var e Entry
 		if e, err = r.Next(); err == nil && e.Seq == seq {

@@ -217,7 +217,7 @@ func TestSegmentsAreWhatTheyWere(t *testing.T) {
 			if err := os.WriteFile(segs[2].path, mutant, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r, err := readerAt(dir, segs[1].first) // and on into the last
+			r, err := ReaderAt(dir, segs[1].first) // and on into the last
 			for err == nil {
 				_, err = r.Next()
 			}
