@@ -14,6 +14,14 @@ import (
 // tracestate. Every part passes on what it was given.
 type Trace struct{ Parent, State string }
 
+// ID returns the id of the trace, 32 digits; "" of a zero Trace.
+func (t Trace) ID() string {
+	if len(t.Parent) < len("00-")+32 {
+		return ""
+	}
+	return t.Parent[3:][:32]
+}
+
 // PrefixEvery is the distance in bytes between prefixes that end inside a long message.
 const PrefixEvery = 512
 

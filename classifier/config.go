@@ -42,6 +42,9 @@ type Config struct {
 	StatusTTL time.Duration `yaml:"status_ttl"` // a hub that says nothing for so long is passed over
 	Drain     time.Duration `yaml:"drain"`      // time to finish open tasks when asked to stop
 
+	// which tasks get a line in the log, of those that no gateway sent, which logs its own
+	Requests bus.RequestLog `yaml:"requests"`
+
 	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that
 	// takes the task applies its own defaults.
 	Delta    float64       `yaml:"delta"`    // 0 to 1: weight of quality against latency
@@ -79,6 +82,8 @@ func Default() Config {
 		MaxAnswer: time.Hour,        // the longest answer of the longest context
 		StatusTTL: 4 * time.Second,  // four of a hub's slowest statuses
 		Drain:     20 * time.Second, // less than systemd's 90 s before it kills
+
+		Requests: bus.DefaultRequestLog(),
 
 		Delta:        0.5,
 		Patience:     2 * time.Second,
@@ -144,6 +149,9 @@ func (c Config) Validate() error {
 		if d.v <= 0 || d.v > 24*time.Hour {
 			wrong("%s: %v is not within 0 (excluded) and 24h", d.name, d.v)
 		}
+	}
+	if err := c.Requests.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -16,7 +16,7 @@ import (
 // until its last task has ended or it is given up.
 type answer struct {
 	s     *Server
-	of    request // that asked for it first
+	of    *request // that asked for it first
 	key   admitted
 	keyID string
 	asked *openai.Asked
@@ -60,6 +60,8 @@ type answer struct {
 	leave    *time.Timer   // gives it up, where its client does not come back
 	forget   *time.Timer
 
+	first atomic.Int64 // when the first of it came, in nanoseconds since it was asked for; 0: nothing has
+
 	asking   int          // bytes that it takes until its last task has ended
 	held     atomic.Int64 // and what is counted of them, and of what has come; written with the lock
 	unread   atomic.Int64 // bytes of what has come that nobody has taken
@@ -69,6 +71,13 @@ type answer struct {
 
 // errLeft is the reason to cancel a task whose client has gone.
 var errLeft = errors.New("its client has left, or has closed its side of the connection")
+
+// came notes that something of it has come.
+func (a *answer) came() {
+	if a.first.Load() == 0 {
+		a.first.CompareAndSwap(0, int64(time.Since(a.of.line.Begin)))
+	}
+}
 
 // prepare makes an answer ready for readers.
 func (s *Server) prepare(a *answer) {

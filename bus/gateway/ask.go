@@ -138,7 +138,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 		kept: resume && asked.Stream, form: as.form,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
-	trace := bus.TraceOf(bus.Header(r.Header))
+	a.of.line.Model = asked.Model
 	switch {
 	case len(once) > 1:
 		return nil, twice(idempotencyKey, once)
@@ -159,7 +159,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 	a.named = a.again || asked.Tasks[0].ID != ""
 	for i := range asked.Tasks {
 		t := &asked.Tasks[i]
-		t.Trace = trace
+		t.Trace = a.of.trace
 		switch {
 		case len(asked.Tasks) > 1 && (a.again || t.ID == ""):
 			t.ID = a.shape.ID + "-" + strconv.Itoa(i)
@@ -246,7 +246,7 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 	room.hand(cost)
 	a.asking = cost
 	a.held.Store(int64(cost))
-	s.open[a] = struct{}{}
+	s.open[a], a.of.began = struct{}{}, true
 	if a.kept {
 		s.kept[id] = a
 	}

@@ -53,6 +53,8 @@ type Config struct {
 	MaxItems    int           `yaml:"max_items"`         // bytes of them
 	MaxItemsKey int           `yaml:"max_items_per_key"` // and of those of one key
 
+	Requests bus.RequestLog `yaml:"requests"` // which get a line in the log
+
 	HashTags bool `yaml:"hash_tags"` // of user and metadata journals keep hashes, see bus.Tags
 
 	// bytes that all requests and answers may take, with what is kept; a new request beyond that is refused
@@ -81,6 +83,7 @@ func Default() Config {
 		KeepItems:     time.Hour,
 		MaxItems:      64 << 20,
 		MaxItemsKey:   8 << 20,
+		Requests:      bus.DefaultRequestLog(),
 		MaxMemory:     512 << 20,
 		Drain:         20 * time.Second,
 	}
@@ -93,7 +96,7 @@ func (c Config) BeyondLoopback() bool { return c.TLS.Cert != "" || len(c.Proxies
 // Validate judges c.
 func (c Config) Validate() error {
 	_, err := readNetworks(c.Proxies)
-	errs := []error{bus.CheckID("id", c.ID), checkOrigins(c.CORS), err}
+	errs := []error{bus.CheckID("id", c.ID), checkOrigins(c.CORS), err, c.Requests.Validate()}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		errs = append(errs, errors.New("tls: give the files of both, cert and key"))
 	}

@@ -21,6 +21,7 @@ import (
 	"souk/bus/client"
 	"souk/bus/follow"
 	"souk/bus/openai"
+	"souk/bus/sight"
 )
 
 // Deps holds the ports of a Server.
@@ -40,6 +41,7 @@ type Server struct {
 	keys  *keyring
 	awake *awake
 	items *items
+	lines *sight.Lines
 	ready chan struct{}
 
 	proxies networks
@@ -106,6 +108,7 @@ func New(c Config, d Deps) (*Server, error) {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
+		lines: sight.NewLines(d.Log, c.Requests),
 		ready: make(chan struct{}),
 		hubs:  map[string]heard{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
@@ -212,6 +215,9 @@ func (s *Server) Run(ctx context.Context) error {
 	stop()
 	<-followed
 	s.close()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	s.lines.Flush(flush)
 	return err
 }
 

@@ -42,6 +42,9 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
 
 // give writes an answer to whoever asked, from an event on.
 func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last int) error {
+	if of := requestIn(r); !of.began {
+		of.line.Task = a.shape.ID
+	}
 	reader, news, err := a.attach(last)
 	if err != nil {
 		return err

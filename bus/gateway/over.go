@@ -63,13 +63,11 @@ func (a *answer) finish() {
 	if a.leave != nil {
 		a.leave.Stop()
 	}
-	refused, began := a.refused, a.began
+	refused, line := a.refused, a.line()
 	close(a.over)
 	a.tell()
 	a.mu.Unlock()
-	if refused != nil && began { // else who asks is refused, and that is told
-		a.s.tellRefused(a.of, a.keyID, refused)
-	}
+	a.s.lines.Add(line)
 	a.s.finished(a, refused)
 }
 

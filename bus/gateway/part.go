@@ -143,7 +143,11 @@ func (p *part) news() {
 	if p.over.Load() || !p.verdict() {
 		return
 	}
-	if bytes, all := p.stream.Unread(); all || bytes > enough {
+	bytes, all := p.stream.Unread()
+	if bytes > 0 {
+		p.a.came()
+	}
+	if all || bytes > enough {
 		p.tell()
 	}
 }
@@ -198,6 +202,7 @@ func (p *part) pump() {
 		}
 		switch {
 		case ok:
+			p.a.came()
 			if broken := p.take(&c, nil); broken != nil {
 				p.breakOff(broken)
 			}

@@ -28,7 +28,7 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) (object [
 			return err
 		}
 		task := asked.Tasks[0]
-		task.Trace = bus.TraceOf(bus.Header(r.Header))
+		task.Trace = requestIn(r).trace
 		var q bus.Quote
 		err = s.asks(r, k, func(ctx context.Context, p *payer) (err error) {
 			q, err = p.Quote(ctx, task)

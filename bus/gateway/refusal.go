@@ -62,15 +62,19 @@ func asRefusal(err error) *refusal {
 // retryDefault is the wait before a retry, in milliseconds, where a refusal names none.
 const retryDefault = 1000
 
+// status returns the HTTP status of its answer.
+func (r *refusal) status() int {
+	if r.again {
+		return http.StatusServiceUnavailable
+	}
+	return openai.FaultOf(r.code, r.retryMS).Status
+}
+
 // write answers a request with a refusal, in the words of the API that it asked by.
 func (r *refusal) write(w http.ResponseWriter, as func(openai.Refusal, []byte) []byte) {
-	f := openai.FaultOf(r.code, r.retryMS)
-	status := f.Status
+	f, status := openai.FaultOf(r.code, r.retryMS), r.status()
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	if r.again {
-		status = http.StatusServiceUnavailable
-	}
 	if f.Again || r.again {
 		if r.retryMS == 0 {
 			r.retryMS = retryDefault

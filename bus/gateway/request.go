@@ -1,43 +1,51 @@
 package gateway
 
 import (
-	"context"
+	"cmp"
 	"crypto/rand"
-	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"souk/bus"
+	"souk/bus/sight"
 )
 
 // requestHeader names a request in its answer, in the gateway's log and in journals.
 const requestHeader = "X-Request-Id"
 
-// request is the name of a request.
+// request is the name of a request, and what is known of it.
 type request struct {
-	id   string
-	ours bool // its client gave it none, or none that is plain
+	id    string
+	ours  bool      // its client gave it none, or none that is plain
+	trace bus.Trace // that it came with
+	line  sight.Line
+	began bool // an answer, whose end the line tells
 }
 
 // requestOf is the name that a request came with, or a new one.
-func requestOf(r *http.Request) request {
+func requestOf(r *http.Request) *request {
+	of := &request{trace: bus.TraceOf(bus.Header(r.Header))}
 	said := r.Header[requestHeader]
 	if len(said) == 1 && said[0] != "" && bus.Plain(said[0], bus.MaxRequest) {
-		return request{id: said[0]}
+		of.id = said[0]
+	} else {
+		of.id, of.ours = rand.Text(), true
 	}
-	return request{rand.Text(), true}
+	of.line = sight.Line{Begin: time.Now(), Request: of.id, Trace: of.trace.ID(), Status: http.StatusOK}
+	return of
 }
 
-// requestIn is the name of a request that a handler has.
-func requestIn(r *http.Request) request {
+// requestIn is the request that a handler has.
+func requestIn(r *http.Request) *request {
 	if b, ok := r.Body.(*toEnd); ok {
 		return b.of
 	}
-	return request{}
+	return new(request)
 }
 
 // label says of a task which request it is of, unless its id does, with which key that came, and its tags.
-func (s *Server) label(t *bus.Task, of request, k *bus.APIKey, tags []bus.Tag) {
+func (s *Server) label(t *bus.Task, of *request, k *bus.APIKey, tags []bus.Tag) {
 	salt := ""
 	if s.c.HashTags {
 		salt = k.Client
@@ -48,13 +56,39 @@ func (s *Server) label(t *bus.Task, of request, k *bus.APIKey, tags []bus.Tag) {
 	}
 }
 
-// tellRefused logs a request that was refused: as a warning where the gateway itself is at fault. What the
-// client wrote is not in it.
-func (s *Server) tellRefused(of request, key string, why *refusal) {
-	level := slog.LevelDebug
-	if why.code == bus.CodeInternal {
-		level = slog.LevelWarn
+// tell logs a request whose handler has ended, unless that began an answer, or the request was for nothing
+// that is counted.
+func (s *Server) tell(of *request) {
+	if !of.began && (of.line.Route != "" || of.line.Code != "") {
+		of.line.End = time.Now()
+		s.lines.Add(of.line)
 	}
-	s.d.Log.Log(context.Background(), level, "request refused", "request", of.id, "key", key,
-		"task", why.task, "code", why.code)
+}
+
+// line returns the line of the request that began an answer, once that has ended. The lock is held.
+func (a *answer) line() sight.Line {
+	n := a.of.line
+	n.End, n.Task, n.Model = time.Now(), a.shape.ID, a.shape.Model
+	n.Hub, n.Agent = a.accepted.Hub, a.accepted.Agent
+	if first := a.first.Load(); first > 0 {
+		n.First = n.Begin.Add(time.Duration(first))
+	}
+	for _, r := range a.results {
+		if r == nil {
+			continue
+		}
+		n.Hub, n.Agent, n.Model = cmp.Or(r.Hub, n.Hub), cmp.Or(r.Agent, n.Agent), cmp.Or(r.Model, n.Model)
+		n.Usage.Prompt, n.Usage.Cached = n.Usage.Prompt+r.Usage.Prompt, n.Usage.Cached+r.Usage.Cached
+		n.Usage.Output += r.Usage.Output
+		n.Paid, _ = n.Paid.Add(r.Paid())
+		if r.Receipt != nil && a.alone() {
+			n.Receipt = r.Receipt.ID
+		}
+	}
+	if why := a.refused; why != nil {
+		if n.Code = why.code; !a.began {
+			n.Status = why.status()
+		}
+	}
+	return n
 }

@@ -36,10 +36,16 @@ func (s *Server) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
+			of := requestIn(r)
+			of.line.Route = pattern
 			if r.Header.Get("Expect") != "" { // net/http writes that it is to go on
 				s.bound(w)
 			}
 			k, err := s.admit(r)
+			if k != nil {
+				about := s.keys.about(k)
+				of.line.Key, of.line.Client = about.ID, about.Client
+			}
 			header := headerCost(r.Header)
 			switch {
 			case err != nil:
@@ -51,11 +57,6 @@ func (s *Server) routes() http.Handler {
 			}
 			if err != nil {
 				s.refuse(w, r, err)
-				id := ""
-				if k != nil {
-					id = s.keys.about(k).ID
-				}
-				s.tellRefused(requestIn(r), id, asRefusal(err))
 			}
 		})
 	}
@@ -86,10 +87,11 @@ func (s *Server) routes() http.Handler {
 		read.Body = body
 		let := s.lets(w.Header(), r)
 		if r.Method == http.MethodOptions {
-			s.preflight(w, r, let)
+			s.preflight(w, read, let)
 		} else {
 			mux.ServeHTTP(w, read)
 		}
+		s.tell(body.of)
 		if !body.read {
 			s.leaveBody(w)
 		}
@@ -130,6 +132,9 @@ func (s *Server) count(what func(*Stats)) {
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	why, as := *asRefusal(err), openai.Refusal.Append
 	s.count(func(st *Stats) { st.Refused[why.code]++ })
+	if of := requestIn(r); !of.began {
+		of.line.Code, of.line.Status, of.line.Task = why.code, why.status(), why.task
+	}
 	s.bound(w)
 	if (why.again || openai.FaultOf(why.code, why.retryMS).Again) && !s.serving() {
 		w.Header().Set("Connection", "close") // who comes again may then come to another gateway

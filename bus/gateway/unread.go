@@ -8,7 +8,7 @@ import (
 
 // toEnd notes whether a body was read to its end.
 type toEnd struct {
-	of request
+	of *request
 	io.ReadCloser
 	read bool
 }

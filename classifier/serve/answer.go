@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"time"
+
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/bus/openai"
+	"souk/bus/sight"
 	"souk/classifier"
 )
 
@@ -44,6 +47,35 @@ func (r *request) answer(a bus.Answer) {
 	s.desk.Answered(r.client, r.size, r.entered, r.task != nil && r.task.Again > 0, &a)
 	s.mu.Unlock()
 	s.send(r.reply, r.json, data, err, "answer not sent", r.client)
+	if r.reader == r.client { // a gateway logs what comes of its own
+		s.lines.Add(r.line(&a))
+	}
+}
+
+// line returns the request's line by its answer. Of a stream the door hears only who serves it.
+func (r *request) line(a *bus.Answer) sight.Line {
+	n := sight.Line{Begin: r.came, End: time.Now(), Route: "task", Trace: bus.TraceOf(r.header).ID(),
+		Client: r.client}
+	if t := r.task; t != nil {
+		n.Task, n.Model = t.ID, t.Model
+	}
+	if by := a.Accepted; by != nil {
+		n.Hub, n.Agent, n.Model = by.Hub, by.Agent, by.Model
+		return n
+	}
+	result := a.Result
+	n.Code, n.Hub, n.Agent = result.Code, result.Hub, result.Agent
+	n.Usage, n.Paid = result.Usage, result.Paid()
+	if result.Model != "" {
+		n.Model = result.Model
+	}
+	if result.Receipt != nil {
+		n.Receipt = result.Receipt.ID
+	}
+	if result.TTFTUS > 0 {
+		n.First = r.taken.Add(time.Duration(result.TTFTUS) * time.Microsecond)
+	}
+	return n
 }
 
 // send sends an answer, in the language that was asked for, if it could be written.

@@ -51,6 +51,7 @@ func (w *whole) collect() *bus.Result {
 				s.mu.Unlock()
 			}
 			a := w.r.place(task)
+			w.r.taken = time.Now()
 			w.step(reader.Verdict{Answer: &a})
 			continue
 		}

@@ -29,6 +29,8 @@ type request struct {
 	entered bool      // it is in hand
 	fetched int       // bytes of its body, while that is read, where it came in pieces
 	since   time.Time // it was sent after that
+	came    time.Time
+	taken   time.Time // by the agent that serves it, of a collected answer
 	task    *bus.Task
 	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub
 	// said since that had all of them asked

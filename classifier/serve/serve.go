@@ -15,6 +15,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/sight"
 	"souk/classifier"
 	"souk/classifier/model"
 )
@@ -36,6 +37,7 @@ type Server struct {
 	groups     *groups
 	vouch      *vouchKeys
 	labels     *model.Renamed
+	lines      *sight.Lines
 	ready      chan struct{}
 
 	table   atomic.Pointer[classifier.Table]
@@ -77,6 +79,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 	}
 	s := &Server{
 		c: c, d: d, boot: rand.Text()[:8],
+		lines: sight.NewLines(d.Log, c.Requests),
 		ready: make(chan struct{}), crew: follow.NewCrew(), heardNew: make(chan struct{}, 1),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
@@ -178,5 +181,6 @@ func (s *Server) Run(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s.d.Bus.Flush(flush)
+	s.lines.Flush(flush)
 	return nil
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"time"
 
 	"souk/bus"
 	"souk/bus/reader"
@@ -15,7 +16,7 @@ func (s *Server) onTask(m bus.Msg) {
 		s.count((*classifier.Desk).Unanswerable)
 		return
 	}
-	r := &request{s: s, client: client, reader: reader, reply: m.Reply, size: len(m.Data),
+	r := &request{s: s, came: time.Now(), client: client, reader: reader, reply: m.Reply, size: len(m.Data),
 		json: bus.WantsJSON(m.Data, m.Header), done: make(chan struct{})}
 	since := s.since.Load()
 	r.since, r.heard = since.at, since.heard

@@ -35,6 +35,7 @@ classifier:                       # every field has a default, see below
   labels: {government: general, cloud_support: general}
   worth: 100                      # per million tokens: the most that a task without a price may cost
   silence: 8s                     # an agent that says nothing for so long is given up
+  requests: {log: all, sample: 1} # tasks with a line in the log: all, errors or off; of a gateway's it has none
   max_open: 4096
   max_open_per_client: 1024
 `

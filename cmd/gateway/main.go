@@ -47,6 +47,7 @@ gateway:                          # every field has a default, see below
   proxies: []                     # addresses or networks of proxies before it, whose X-Forwarded-For counts
   proxy_header: false             # their connections begin with the PROXY protocol's header, version 1 or 2
   pprof: ""                       # 127.0.0.1:6060 shows go tool pprof where time and memory go
+  requests: {log: all, sample: 1} # which have a line in the log: all, errors or off; all: that share of the served
   hash_tags: false                # true: journals keep hashes of user and metadata, not their text
   drain: 20s                      # for open answers when it is told to stop
 `

@@ -39,7 +39,7 @@ var floors = []floor{
 	}},
 	{name: "what drivers share, and shells", packages: []string{
 		"bus/rawconn", "bus/follow", "bus/etcdlog", "bus/natsauth",
-		"bus/life", "ledger/witness/serve",
+		"bus/life", "bus/sight", "ledger/witness/serve",
 	}},
 	{name: "how files are opened; a connection that tests cut", packages: []string{"bus/regular",
 		"bus/bustest/proxy"}},
