@@ -21,7 +21,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test test-short fleet soak proofs bench pages goldens fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test test-short fleet soak proofs bench pages goldens fuzz lint build cross release image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ cross: ## build every command for linux on amd64 and arm64, into bin/ARCH
 	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; \
 	  GOOS=linux GOARCH=$$arch $(GO) -C $(LAB) build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/$$arch/ . || exit 1; \
 	done
+
+release: bin/lab ## what users download, for linux and darwin, into bin/release: VERSION=v0.1.0, KEY=an SSH key to sign with; built twice and compared, which takes some ten minutes
+	@rm -rf bin/release
+	@bin/lab release $(VERSION) --out bin/release --again $(if $(KEY),--key $(KEY))
 
 image: ARCH := $(shell $(GO) env GOHOSTARCH)
 image: ## an image of every command but lab from deploy/Dockerfile, nothing fetched; ARCH=arm64 for another machine, BUILDER=docker|podman|buildah

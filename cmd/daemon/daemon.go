@@ -356,14 +356,32 @@ func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
 // linked is set by the linker; see the Makefile.
 var linked string
 
-// Version returns a command's version, as the linker set it or as Go knows it, and what it was built with and
-// for.
-func Version() string {
-	version := cmp.Or(linked, "unknown")
-	if info, ok := debug.ReadBuildInfo(); ok && linked == "" && info.Main.Version != "" {
+// Build returns a command's version, as the linker set it or as Go knows it, and the commit that it was built
+// from, in hex; empty where Go does not know it.
+func Build() (version, commit string) {
+	version = cmp.Or(linked, "unknown")
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version, commit
+	}
+	if linked == "" && info.Main.Version != "" {
 		version = info.Main.Version
 	}
-	return fmt.Sprintf("%s (%s, %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = s.Value
+		}
+	}
+	return version, commit
+}
+
+// Version is [Build] in words, and what the command was built with and for.
+func Version() string {
+	version, commit := Build()
+	if commit != "" {
+		commit = fmt.Sprintf("commit %.12s, ", commit)
+	}
+	return fmt.Sprintf("%s (%s%s, %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func indent(text string) string {

@@ -27,7 +27,8 @@ func root() *cobra.Command {
   lab pages        every page of results anew
   lab routers      routers that have learned, beside the best single model; lab learn makes their weights
   lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
-  lab train        the classifier's model, made and judged anew`,
+  lab train        the classifier's model, made and judged anew
+  lab release      what users download: archives, bills of materials, checksums`,
 		Version:       daemon.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -38,6 +39,6 @@ func root() *cobra.Command {
 		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
 		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
 		floodCommand(), trainCommand(), evalCommand(), learnCommand(), routersCommand(), loadCommand(),
-		experimentCommand(), fitCommand())
+		experimentCommand(), fitCommand(), releaseCommand())
 	return c
 }
