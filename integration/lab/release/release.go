@@ -33,7 +33,7 @@ import (
 // Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }
 
-// Platforms are those that a release is made for.
+// Platforms lists what a release is made for.
 var Platforms = []Platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
 func (p Platform) String() string { return p.OS + "-" + p.Arch }
