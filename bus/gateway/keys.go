@@ -147,9 +147,9 @@ const (
 	late     = time.Second // how long changes of the registry may take to come here
 )
 
-// await returns the key of a secret that was refused because it was made a moment ago: the registry has it, and
-// its change is not here yet. It is nil for every other secret. Only what comes by that change is believed: a
-// revocation may come right behind it.
+// await returns the key of a secret that was refused because it was made a moment ago: the registry has it,
+// and its change is not here yet. It is nil for every other secret. Only what comes by that change is
+// believed: a revocation may come right behind it.
 func (r *keyring) await(ctx context.Context, registry bus.Registry, p *shown) *key {
 	select {
 	case r.looks <- struct{}{}:

@@ -159,8 +159,9 @@ func (r tardy) Watch(ctx context.Context, key string) (<-chan bus.Event, error) 
 	return to, nil
 }
 
-// A key is good as soon as it is made, or has a new secret, also at a gateway that has not heard of it yet. One
-// that is revoked before the gateway hears of it is not good there, and none that nobody made is waited for.
+// A key is good as soon as it is made, or has a new secret, also at a gateway that has not heard of it yet.
+// One that is revoked before the gateway hears of it is not good there, and none that nobody made is waited
+// for.
 func TestAKeyThatIsYoung(t *testing.T) {
 	h := start(t, one)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,11 +10,11 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// Bill is a bill of materials (CycloneDX 1.6, JSON) of what commands were linked from, as Go wrote it into them.
-// Its serial number and time follow from the release.
+// Bill writes a bill of materials (CycloneDX 1.6, JSON) of what commands were linked from, as Go wrote it
+// into them. Its serial number and time follow from the release.
 func Bill(r *Release, p Platform, modules []*debug.Module) ([]byte, error) {
-	root := cdx.Component{BOMRef: "souk", Type: cdx.ComponentTypeApplication, Name: "souk", Version: r.Version,
-		PackageURL: "pkg:golang/souk@" + r.Version,
+	root := cdx.Component{BOMRef: "souk", Type: cdx.ComponentTypeApplication, Name: "souk",
+		Version: r.Version, PackageURL: "pkg:golang/souk@" + r.Version,
 		Properties: &[]cdx.Property{{Name: "commit", Value: r.Commit}, {Name: "platform", Value: p.String()}}}
 	var parts []cdx.Component
 	var names []string

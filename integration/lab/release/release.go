@@ -1,5 +1,6 @@
-// Package release makes what a user downloads: for each platform an archive of the commands with licences and
-// manuals and a bill of materials (CycloneDX 1.6), and checksums of all. The same commit gives the same bytes.
+// Package release makes what a user downloads: for each platform an archive of the commands with licences
+// and manuals and a bill of materials (CycloneDX 1.6), and checksums of all. The same commit gives the same
+// bytes.
 package release
 
 import (
@@ -135,7 +136,9 @@ func (r *Release) make(ctx context.Context, out string, p Platform) error {
 		}
 		files = append(files, File{Name: "bin/" + filepath.Base(name), Text: text, Command: true})
 	}
-	modules := slices.SortedFunc(maps.Values(mods), func(a, b *debug.Module) int { return strings.Compare(a.Path, b.Path) })
+	modules := slices.SortedFunc(maps.Values(mods), func(a, b *debug.Module) int {
+		return strings.Compare(a.Path, b.Path)
+	})
 	bill, err := Bill(r, p, modules)
 	if err != nil {
 		return err
@@ -168,8 +171,9 @@ func (r *Release) own(ctx context.Context) (files []File, err error) {
 		return nil, err
 	}
 	for _, name := range strings.Split(all, "\n") {
-		if !strings.HasPrefix(name, "deploy/") && path.Dir(name) != "." && !licence.MatchString(path.Base(name)) ||
-			strings.HasPrefix(path.Base(name), ".") || strings.HasPrefix(name, "go.") || name == "Makefile" {
+		base := path.Base(name)
+		wanted := strings.HasPrefix(name, "deploy/") || path.Dir(name) == "." || licence.MatchString(base)
+		if !wanted || strings.HasPrefix(base, ".") || strings.HasPrefix(name, "go.") || name == "Makefile" {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(r.Tree, name))
@@ -184,8 +188,8 @@ func (r *Release) own(ctx context.Context) (files []File, err error) {
 // licence matches the names of files in which a module says who may use it, and how.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|authors)([-._].*)?$`)
 
-// Licences are the licences of modules, from Go's module cache. A module without one is an error: it may not be
-// passed on.
+// Licences reads the licences of modules from Go's module cache. A module without one is an error: it may not
+// be passed on.
 func Licences(cache string, modules []*debug.Module) (files []File, err error) {
 	for _, m := range modules {
 		if m.Replace != nil {
@@ -214,7 +218,8 @@ func Licences(cache string, modules []*debug.Module) (files []File, err error) {
 				return nil, err
 			}
 			found = true
-			files = append(files, File{Name: path.Join("licences", m.Path+"@"+m.Version, e.Name()), Text: text})
+			name := path.Join("licences", m.Path+"@"+m.Version, e.Name())
+			files = append(files, File{Name: name, Text: text})
 		}
 		if !found {
 			return nil, fmt.Errorf("module %s@%s has no file of a licence: whether it may be passed on is not known",
@@ -231,18 +236,21 @@ type File struct {
 	Command bool // may be executed
 }
 
-// Archive writes a tar file, compressed, whose bytes depend on its arguments alone: sorted by name, of nobody,
-// every file of one time.
+// Archive writes a tar file, compressed, whose bytes depend on its arguments alone: sorted by name, of
+// nobody, every file of one time.
 func Archive(to io.Writer, folder string, at time.Time, files []File) error {
 	z := gzip.NewWriter(to)
 	t := tar.NewWriter(z)
-	for _, f := range slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Name, b.Name) }) {
+	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, f := range sorted {
 		mode := int64(0o644)
 		if f.Command {
 			mode = 0o755
 		}
-		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(folder, f.Name), Mode: mode,
-			Size: int64(len(f.Text)), ModTime: at, Format: tar.FormatPAX}); err != nil {
+		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(folder, f.Name),
+			Mode: mode, Size: int64(len(f.Text)), ModTime: at, Format: tar.FormatPAX}); err != nil {
 			return err
 		}
 		if _, err := t.Write(f.Text); err != nil {
@@ -267,8 +275,8 @@ func Checksums(dir string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Again makes the release a second time, from a clone elsewhere and with nothing compiled before, and compares:
-// what differs is an error that names it.
+// Again makes the release a second time, from a clone elsewhere and with nothing compiled before, and
+// compares: what differs is an error that names it.
 func (r *Release) Again(ctx context.Context, out string, platforms []Platform, say io.Writer) error {
 	at, err := os.MkdirTemp("", "souk-again-")
 	if err != nil {

@@ -70,8 +70,9 @@ func TestABillOfMaterials(t *testing.T) {
 		t.Fatalf("%d modules, want %d", len(bill.Components), len(mods))
 	}
 	for i, c := range bill.Components {
-		if c.Name != mods[i].Path || c.Version != mods[i].Version || c.PURL != "pkg:golang/"+c.Name+"@"+c.Version {
-			t.Errorf("%+v, want %s", c, mods[i].Path)
+		m := mods[i]
+		if c.Name != m.Path || c.Version != m.Version || c.PURL != "pkg:golang/"+c.Name+"@"+c.Version {
+			t.Errorf("%+v, want %s", c, m.Path)
 		}
 	}
 }
@@ -106,7 +107,8 @@ func TestLicencesOfWhatIsLinked(t *testing.T) {
 
 // An archive's bytes depend on what is in it alone.
 func TestAnArchiveIsTheSameEachTime(t *testing.T) {
-	files := []File{{Name: "bin/souk", Text: []byte("program"), Command: true}, {Name: "README.md", Text: []byte("read")}}
+	files := []File{{Name: "bin/souk", Text: []byte("program"), Command: true},
+		{Name: "README.md", Text: []byte("read")}}
 	var one, two bytes.Buffer
 	if err := Archive(&one, "souk", noon(), files); err != nil {
 		t.Fatal(err)
@@ -133,7 +135,8 @@ func TestAnArchiveIsTheSameEachTime(t *testing.T) {
 		}
 		said = append(said, h.Name+" "+h.FileInfo().Mode().String()+" "+h.ModTime.UTC().Format(time.DateTime))
 	}
-	want := []string{"souk/README.md -rw-r--r-- 2026-11-30 12:00:00", "souk/bin/souk -rwxr-xr-x 2026-11-30 12:00:00"}
+	want := []string{"souk/README.md -rw-r--r-- 2026-11-30 12:00:00",
+		"souk/bin/souk -rwxr-xr-x 2026-11-30 12:00:00"}
 	if !slices.Equal(said, want) {
 		t.Errorf("%q, want %q", said, want)
 	}
@@ -144,8 +147,9 @@ func checkout(t *testing.T) string {
 	t.Helper()
 	at := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module souk\n\ngo 1.26\n", "cmd/souk/main.go": "package main\n\nfunc main() { println(linked) }\n\nvar linked string\n",
-		"CHANGELOG.md": "# Changes\n\n## v0.1.0\n\nThe first.\n", "LICENSE": "ours\n", "deploy/README.md": "how\n",
+		"go.mod":           "module souk\n\ngo 1.26\n",
+		"cmd/souk/main.go": "package main\n\nfunc main() { println(linked) }\n\nvar linked string\n",
+		"CHANGELOG.md":     "# Changes\n\n## v0.1.0\n\nThe first.\n", "LICENSE": "ours\n", "deploy/README.md": "how\n",
 		"market/data/LICENSE.txt": "theirs\n",
 	} {
 		if err := os.MkdirAll(filepath.Join(at, filepath.Dir(name)), 0o755); err != nil {
@@ -157,22 +161,26 @@ func checkout(t *testing.T) string {
 	}
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
 		{"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "All"}} {
-		if out, err := exec.Command("git", append([]string{"-C", at}, args...)...).CombinedOutput(); err != nil {
+		c := exec.Command("git", args...)
+		c.Dir = at
+		if out, err := c.CombinedOutput(); err != nil {
 			t.Skipf("git: %v: %s", err, out)
 		}
 	}
 	return at
 }
 
-// A release of a small checkout has archive, bill and checksums, which sha256sum and ssh-keygen accept, and is the
-// same from a clone. A byte that differs is named.
+// A release of a small checkout has archive, bill and checksums, which sha256sum and ssh-keygen accept, and
+// is the same each time. A byte that differs is named.
 func TestARelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds")
 	}
 	at, out := checkout(t), filepath.Join(t.TempDir(), "out")
 	ctx := context.Background()
-	for version, want := range map[string]string{"0.1.0": "v0.1.0", "v0.1": "v0.1.0", "v0.2.0": "CHANGELOG.md"} {
+	for version, want := range map[string]string{
+		"0.1.0": "v0.1.0", "v0.1": "v0.1.0", "v0.2.0": "CHANGELOG.md",
+	} {
 		if _, err := Open(ctx, at, version); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", version, err)
 		}
@@ -207,7 +215,8 @@ func TestARelease(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"CHANGELOG.md", "LICENSE", "deploy/README.md", "market/data/LICENSE.txt"}; !slices.Equal(names, want) {
+	want := []string{"CHANGELOG.md", "LICENSE", "deploy/README.md", "market/data/LICENSE.txt"}
+	if !slices.Equal(names, want) {
 		t.Errorf("%q go with the commands, want %q", names, want)
 	}
 	again := filepath.Join(t.TempDir(), "again")
@@ -217,13 +226,15 @@ func TestARelease(t *testing.T) {
 	if err := Same(out, again); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(again, Sums), bytes.Replace(sums, sums[:4], []byte("0000"), 1), 0o644); err != nil {
+	other := bytes.Replace(sums, sums[:4], []byte("0000"), 1)
+	if err := os.WriteFile(filepath.Join(again, Sums), other, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := Same(out, again); err == nil || !strings.Contains(err.Error(), "souk-v0.1.0") {
 		t.Errorf("builds that differ: %v", err)
 	}
-	if c := exec.Command("sha256sum", "--check", "--quiet", Sums); exec.Command("sha256sum", "--version").Run() == nil {
+	if exec.Command("sha256sum", "--version").Run() == nil {
+		c := exec.Command("sha256sum", "--check", "--quiet", Sums)
 		c.Dir = out
 		if said, err := c.CombinedOutput(); err != nil {
 			t.Errorf("sha256sum: %v: %s", err, said)
@@ -242,7 +253,8 @@ func TestARelease(t *testing.T) {
 // signs has ssh-keygen judge a signature as SECURITY.md says, and one of checksums that were changed.
 func signs(t *testing.T, out string) {
 	key := filepath.Join(t.TempDir(), "key")
-	if said, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+	said, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput()
+	if err != nil {
 		t.Skipf("ssh-keygen: %v: %s", err, said)
 	}
 	if err := Sign(t.Context(), out, key); err != nil {
