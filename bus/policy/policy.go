@@ -69,8 +69,7 @@ type EventKind uint8
 
 // The kinds of events, with the fields that are set beside Kind and At.
 const (
-	// Arrived: a turn of a session was admitted. Client, Session, Parent, Role, Turn; Back is how long the
-	// session was idle, Claimed the idle time that its client had announced.
+	// Arrived: a turn of a session was admitted. Client, Session, Parent, Role, Turn.
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is the expected usage.
 	Placed
@@ -105,8 +104,7 @@ type Event struct {
 	ITL     time.Duration // at the agent, mean between tokens
 	Stop    Stop          // why the answer ended
 	Tool    ID            // that the answer calls; of its name
-	Back    time.Duration // from the end of the session's last turn to this one's arrival
-	Claimed time.Duration // the announced pause, scaled by how true such were before; 0: none
+	Claimed time.Duration // the announced pause; 0: none
 	Caught  bool          // a guard at the agent found a match in the answer
 	Thought int           // tokens of the answer that later prompts leave out: reasoning
 }

@@ -26,16 +26,14 @@ func (s *sceptic) Observe(e policy.Event) {
 	switch {
 	case e.Kind < policy.Arrived || e.Kind > policy.Again:
 		s.t.Errorf("an event of kind %d", e.Kind)
-	case e.Back < 0 || e.Claimed < 0 || e.Claimed > bus.MaxBackMS*time.Millisecond || e.Turn < 0:
-		s.t.Errorf("back after %v, said %v, turn %d", e.Back, e.Claimed, e.Turn)
+	case e.Claimed < 0 || e.Claimed > bus.MaxBackMS*time.Millisecond || e.Turn < 0:
+		s.t.Errorf("said %v, turn %d", e.Claimed, e.Turn)
 	case e.Parent != 0 && e.Parent == e.Session && e.Kind != policy.Next:
 		s.t.Error("a session is its own parent")
 	case e.Session != 0 && e.Client != 0 && owner != e.Client:
 		s.t.Error("an event of one client's session that another one's turn made")
 	case e.Parent != 0 && e.Client != 0 && other != 0 && other != e.Client:
 		s.t.Error("a parent of another client's")
-	case e.Kind == policy.Arrived && e.Claimed > 0 && e.Back == 0 && e.Turn == 0:
-		s.t.Error("who never was here was said to come back")
 	}
 }
 func (*sceptic) Score(time.Time, policy.Item) float64 { return math.NaN() }
@@ -95,9 +93,8 @@ func TestWhateverClientsSay(t *testing.T) {
 					h.Ended(at, x.Key)
 				}
 			}
-			m := &h.memory
-			if s, w := m.sessions.Len(), m.words.Len(); s > 64 || w > mostWords {
-				t.Fatalf("%d sessions, %d words", s, w)
+			if s := h.sessions.Len(); s > 64 {
+				t.Fatalf("%d sessions", s)
 			}
 		}
 		return s.events

@@ -1,8 +1,8 @@
 // Package policy hosts runtime policies in a hub: it tells them what becomes of sessions, asks them for bits
 // and tolls before any bid is read, and takes what they want done, within bounds.
 //
-// What a policy is, bus/policy says. Here are the hooks that a hub has for them, what is remembered of
-// sessions so that events say more than messages do, and how far what clients say of pauses is believed.
+// What a policy is, bus/policy says. Here are the hooks that a hub has for them, and what is remembered of
+// sessions so that events say more than messages do.
 package policy
 
 import (

@@ -4,30 +4,16 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bounded"
 	"souk/bus/policy"
 	"souk/market"
 )
 
-// memory remembers sessions between their turns, and how true clients' announcements were.
-type memory struct {
-	sessions *bounded.Cache[policy.ID, policy.ID, session]
-	words    *bounded.Cache[policy.ID, [2]policy.ID, word] // by client and tool, which agents name
-}
-
-// session is one remembered session.
+// session is what is remembered of a session between its turns.
 type session struct {
-	ended   time.Duration // of its last turn, since 1970
-	claimed time.Duration // the pause that its client said there would be; 0: nothing
-	role    policy.ID
-	parent  policy.ID
-	tool    policy.ID // that its last answer called
-	turns   int32
-	idle    bool // its last turn has ended
+	role   policy.ID
+	parent policy.ID
+	turns  int32
 }
-
-// mostWords bounds the pairs of a client and a tool whose announced and actual pauses are remembered.
-const mostWords = 4096
 
 // Turn is a turn of a session as its hub knows it.
 type Turn struct {
@@ -49,26 +35,18 @@ func (r *Room) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event
 func (r *Room) Arrived(now time.Time, t *Turn) {
 	e := r.event(now, policy.Arrived, t)
 	if t.Key != 0 {
-		s, _ := r.memory.sessions.Add(e.Client, t.Key)
+		s, _ := r.sessions.Add(e.Client, t.Key)
 		if t.Role != 0 {
 			s.role = t.Role
 		}
 		// A parent that is the session itself, or that has it for a parent, is none: nobody walks along them
 		// further than to the next, so no ring of them does harm.
 		if p := bus.SessionKey(t.Client, t.Parent); p != 0 && p != t.Key {
-			if o := r.memory.sessions.Peek(p); o == nil || o.parent != t.Key {
+			if o := r.sessions.Peek(p); o == nil || o.parent != t.Key {
 				s.parent = p
 			}
 		}
 		e.Turn, e.Role, e.Parent = int(s.turns), s.role, s.parent
-		if s.idle {
-			e.Back = max(0, time.Duration(now.UnixNano())-s.ended)
-			e.Claimed = r.memory.heard(e.Client, s.tool, s.claimed)
-			if s.claimed > 0 {
-				r.memory.learn(e.Client, s.tool, s.claimed, e.Back)
-			}
-			s.idle, s.claimed = false, 0
-		}
 	}
 	r.Observe(e)
 	if !r.tick.IsSet() {
@@ -95,7 +73,7 @@ func (r *Room) tell(e policy.Event) {
 
 // known adds to an event what is remembered of its session.
 func (r *Room) known(e *policy.Event) *session {
-	s := r.memory.sessions.Get(e.Session)
+	s := r.sessions.Get(e.Session)
 	if s != nil {
 		e.Turn, e.Role, e.Parent = int(s.turns), s.role, s.parent
 	}
@@ -112,8 +90,7 @@ func (r *Room) Served(now time.Time, t *Turn, c *bus.Completion) {
 	}
 	if s := r.known(&e); s != nil {
 		s.turns++
-		s.ended, s.idle, s.tool, s.claimed = time.Duration(now.UnixNano()), true, c.Tool, t.Back
-		e.Claimed = r.memory.heard(e.Client, c.Tool, t.Back)
+		e.Claimed = t.Back
 	}
 	r.Observe(e)
 	r.next(now, t)
@@ -127,7 +104,7 @@ func (r *Room) next(now time.Time, t *Turn) {
 	e := r.event(now, policy.Next, t)
 	e.Parent = t.Key
 	if key := bus.SessionKey(t.Client, t.Next); key != t.Key {
-		if s := r.memory.sessions.Peek(key); s != nil {
+		if s := r.sessions.Peek(key); s != nil {
 			e.Session, e.Role = key, s.role
 			r.Observe(e)
 			return
@@ -143,53 +120,6 @@ func (r *Room) Ended(now time.Time, key uint64) {
 	if r.known(&e) == nil {
 		return // nothing of it is remembered
 	}
-	r.memory.sessions.Drop(key)
+	r.sessions.Drop(key)
 	r.Observe(e)
-}
-
-// word compares a client's announced pauses with the actual ones for one tool: sums that fade.
-type word struct {
-	said, came float32 // seconds
-	deaf       uint8   // it is not heard for so many returns
-}
-
-// holds reports whether what came is near enough to what was said.
-func (w *word) holds() bool { return w.came >= leastTrue*w.said && w.came <= mostTrue*w.said }
-
-const (
-	// what is said is not heard any more where the truth is not within these of it
-	leastTrue, mostTrue = 0.5, 2
-	deafFor             = 20 // returns
-	wordFade            = 0.9
-)
-
-// heard is a pause as a client says it, scaled by how long its pauses with that tool were that it said
-// before; 0 where it is not believed.
-func (m *memory) heard(client, tool policy.ID, said time.Duration) time.Duration {
-	if said <= 0 {
-		return 0
-	}
-	w := m.words.Peek([2]policy.ID{client, tool})
-	switch {
-	case w == nil:
-		return said
-	case w.deaf > 0 || !w.holds():
-		return 0
-	}
-	return min(time.Duration(float64(said)*float64(w.came/w.said)), bus.MaxBackMS*time.Millisecond)
-}
-
-// learn compares what a client said with what came.
-func (m *memory) learn(client, tool policy.ID, said, came time.Duration) {
-	w, _ := m.words.Add(client, [2]policy.ID{client, tool})
-	w.said = float32(w.said*wordFade) + float32(said.Seconds())
-	w.came = float32(w.came*wordFade) + float32(came.Seconds())
-	if w.deaf > 1 {
-		w.deaf--
-		return
-	}
-	w.deaf = 0
-	if !w.holds() { // it is not heard for a while, and judged by what it says then
-		*w = word{deaf: deafFor}
-	}
 }

@@ -18,10 +18,10 @@ import (
 // Without a policy it says and does nothing.
 type Room struct {
 	policy.Hosted[Hook]
-	memory memory
-	turn   *turn.Turn
-	quiet  func() bool
-	tick   turn.Timer
+	sessions *bounded.Cache[policy.ID, policy.ID, session]
+	turn     *turn.Turn
+	quiet    func() bool
+	tick     turn.Timer
 
 	sets   []ledger.Set      // of the round at hand
 	before map[policy.ID]int // tasks of each client that were asked about in it
@@ -44,8 +44,7 @@ const (
 // task waits: engines have time then.
 func NewRoom(t *turn.Turn, p Params, known *Known, sessions int, quiet func() bool) *Room {
 	r := &Room{turn: t, quiet: quiet, before: map[policy.ID]int{},
-		memory: memory{bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0),
-			bounded.New[policy.ID, [2]policy.ID, word](mostWords, 0)}}
+		sessions: bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0)}
 	p.names().Make(known[:], r.Put)
 	r.tick.Due = r.act
 	return r
