@@ -71,7 +71,7 @@ func (n *Node) Stats() Stats {
 	for t := range n.Queue.All {
 		tasks += t.Msg.Prompt.Tokens + t.Msg.Carried()
 	}
-	s.Trees, s.Regime = n.Forecasts.Trees(), n.regimes.Stats(tasks, caches)
+	s.Regime = n.regimes.Stats(tasks, caches)
 	return s
 }
 

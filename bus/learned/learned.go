@@ -10,16 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
-	"unicode/utf8"
 )
 
-// Most bounds the bytes that are read, and MostName each name among them.
-const (
-	Most     = 64 << 20
-	MostName = 1 << 10
-)
+// Most bounds the bytes that are read.
+const Most = 64 << 20
 
 // magic begins what is written; then comes the sum of what the structs are like, what they hold, and the sum
 // of all.
@@ -41,8 +36,8 @@ func Sealed(data []byte) ([]byte, error) {
 	return append(data, sum[:]...), nil
 }
 
-// Read reads a sealed struct into an empty one, given by pointer. It only ensures that numbers fit their
-// fields: see [Check].
+// Read reads a sealed struct into an empty one, given by pointer. What the sum is right of was written here, so
+// nothing else is asked of it.
 func Read(data []byte, v any) error {
 	head, end := head(v), len(data)-sha256.Size
 	switch {
@@ -106,44 +101,4 @@ func layout(write func([]byte) (int, error), t reflect.Type, known map[reflect.T
 		}
 		write([]byte("}"))
 	}
-}
-
-// Check reports what of a struct's numbers nobody can reckon with: floats that are none, or beyond so much,
-// and ints below 0 or beyond 2^31. Names are bounded, too.
-func Check(v any, most float64) error { return check(reflect.ValueOf(v), most) }
-
-func check(v reflect.Value, most float64) error {
-	switch v.Kind() {
-	case reflect.Float64:
-		if x := v.Float(); !(math.Abs(x) <= most) {
-			return fmt.Errorf("%v is no number to reckon with", x)
-		}
-	case reflect.Int:
-		if x := v.Int(); x < 0 || x > math.MaxInt32 {
-			return fmt.Errorf("%d is not from 0 to %d", x, math.MaxInt32)
-		}
-	case reflect.String:
-		if v.Len() > MostName || !utf8.ValidString(v.String()) {
-			return fmt.Errorf("%.40q is no name of at most %d bytes", v.String(), MostName)
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return check(v.Elem(), most)
-		}
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			if err := check(v.Index(i), most); err != nil {
-				return err
-			}
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() {
-				if err := check(v.Field(i), most); err != nil {
-					return fmt.Errorf("%s: %w", f.Name, err)
-				}
-			}
-		}
-	}
-	return nil
 }

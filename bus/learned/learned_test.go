@@ -75,25 +75,6 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 	}
 }
 
-// Numbers that nobody can reckon with are found wherever they stand, and so are names that are too long.
-func TestOddNumbersAreFound(t *testing.T) {
-	for what, spoil := range map[string]func(*thing){
-		"":        func(*thing) {},
-		"X":       func(x *thing) { x.X[1] = math.NaN() },
-		"Parts: ": func(x *thing) { x.Parts[1].Next.Y = 1e41 },
-		"N":       func(x *thing) { x.N = -1 },
-		"Name":    func(x *thing) { x.Name = strings.Repeat("x", MostName+1) },
-		"Name: ":  func(x *thing) { x.Name = "\xff" },
-	} {
-		x := thing{Name: "ann", N: math.MaxInt32, Parts: []part{{}, {Next: new(part)}}, own: -1}
-		spoil(&x)
-		err := Check(&x, 1e40)
-		if (err == nil) != (what == "") || err != nil && !strings.HasPrefix(err.Error(), what) {
-			t.Errorf("%q: %v", what, err)
-		}
-	}
-}
-
 // A map is part of a struct, and one of another kind is another struct.
 func TestMapsAreWrittenAndTold(t *testing.T) {
 	type kept struct{ By map[[2]string]*part }

@@ -105,21 +105,6 @@ const usualITL = 25 * time.Millisecond // of an agent of which no answer was see
 // ITL is the mean time between tokens of agents that are forecast so; where none was seen, a usual one.
 func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), usualITL) }
 
-// Trees says of the trees on what forecasts leave over how many there are for first tokens, of how many of
-// them it is added now, and how often that began; and the same of that for lengths of answers.
-type Trees struct {
-	Firsts, FirstsOpen, FirstsOpened int
-	LengthsOpen                      bool
-	LengthsOpened                    int
-}
-
-// Trees says it.
-func (r *Room) Trees() (t Trees) {
-	t.Firsts, t.FirstsOpen, t.FirstsOpened = r.Lines.Gates()
-	t.LengthsOpen, t.LengthsOpened = r.Outputs.Gate()
-	return t
-}
-
 // obstacle returns why a task may not go to an agent that holds so much of its prompt, slots aside.
 func (t *Task) obstacle(a *Agent, c *Class, h estimate.Held) estimate.Obstacle {
 	if !a.Joined() || t.Only != nil && t.Only != a || t.Failed != nil && slices.Contains(*t.Failed, a.ID()) {

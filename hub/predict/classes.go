@@ -64,19 +64,3 @@ func (cs *Classes) leave(m *Means) {
 }
 
 func (cs *Classes) Len() int { return len(cs.by) }
-
-// Gates counts the classes that have a tree for their lines' residuals, those whose tree is added to
-// forecasts now, and how often that began.
-func (cs *Classes) Gates() (all, open, openings int) {
-	for _, c := range cs.by {
-		if c.rest == nil {
-			continue
-		}
-		all++
-		openings += c.rest.gate.Openings()
-		if c.rest.gate.Open() {
-			open++
-		}
-	}
-	return all, open, openings
-}

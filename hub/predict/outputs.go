@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"souk/bus/bounded"
-	"souk/bus/learned"
 )
 
 // Source names the client of a task and describes the task, as far as that tells how long its answer may be.
@@ -116,14 +115,6 @@ func (o *Outputs) points(s *Source, means float64) []float64 {
 	return o.x[:]
 }
 
-// Gate reports whether anything is added to the means now, and how often that began.
-func (o *Outputs) Gate() (open bool, openings int) {
-	if o.rest == nil {
-		return false, 0
-	}
-	return o.rest.Open(), o.rest.Openings()
-}
-
 // means returns the expected length with nothing added.
 func (o *Outputs) means(s *Source, assumed int) float64 {
 	at := o.hub.drawn(float64(assumed), pseudo)
@@ -144,9 +135,6 @@ func (m *mean) count(tokens float64) {
 
 // Learn takes in the tokens of an answer; assumed is the length where nothing is known.
 func (o *Outputs) Learn(s Source, tokens, assumed int) {
-	if max(len(s.Client), len(s.Role)) > learned.MostName {
-		return
-	}
 	n := float64(min(max(0, tokens), 1e7))
 	c := o.speaker(s.Client)
 	at := o.means(&s, assumed)

@@ -11,9 +11,8 @@ type Gate interface {
 	Learn(x, slopes []float64, left, weight float64)
 	// Mute shuts the gate until it has shown anew that it saves errors.
 	Mute()
-	// Open reports whether anything is added, and Openings how often that began.
+	// Open reports whether anything is added.
 	Open() bool
-	Openings() int
 	// Saved returns everything that it has learned; Restore goes on from there, or leaves it as it was.
 	Saved() ([]byte, error)
 	Restore([]byte) error

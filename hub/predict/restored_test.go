@@ -65,8 +65,8 @@ func (f *fleetOf) goes(tasks, events int) (says []string) {
 		most, known := m.SlowestToken(x.Load)
 		late, knows := m.LatestFirst(to.TTFT)
 		watch, sees := m.Watch(to.TTFT)
-		all, open, openings := f.l.Classes.Gates()
-		says = append(says, fmt.Sprint(most, known, late, knows, watch, sees, all, open, openings))
+		says = append(says, fmt.Sprint(most, known, late, knows, watch, sees, f.l.Classes.rests,
+			f.l.Classes.open()))
 	}
 	return says
 }

@@ -1,17 +1,13 @@
 package predict
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
-
-	"souk/bus/learned"
 )
 
 // Learned holds everything that a hub has learned of its agents and its clients' answers. It is written down
 // as [Saved] and read again: the same history gives the same forecasts, whether the hub was started anew in
-// between or not.
+// between or not. What is read is believed, as it is what this program wrote: see package learned.
 type Learned struct {
 	Agents  []Learner // by id
 	Classes *Classes
@@ -46,13 +42,8 @@ type savedClient struct {
 	Sessions []entry[uint64] // used last comes last
 }
 
-// Bounds of what is saved and restored.
-const (
-	mostClients = 32 << 20 // bytes, about, of clients: of those that were heard of last as many as fit
-	mostAgents  = 1 << 14
-	mostWaits   = 1 << 20 // observations that a class is fitted to together
-	noMost      = -1      // in place of [Class.Most], where there is none
-)
+// mostClients bounds the bytes, about, of clients: of those that were heard of last as many as fit.
+const mostClients = 32 << 20
 
 // Saved returns what was learned until now, to be written down at once: it shares memory with the rest.
 func (l *Learned) Saved() (s *Saved, err error) {
@@ -73,11 +64,7 @@ func (l *Learned) Saved() (s *Saved, err error) {
 			continue
 		}
 		known[k] = true
-		c := *k
-		if math.IsInf(c.Most, 1) {
-			c.Most = noMost
-		}
-		x := savedClass{Class: &c, Named: l.Classes.by[k.Key] == k}
+		x := savedClass{Class: k, Named: l.Classes.by[k.Key] == k}
 		if k.rest != nil {
 			if x.Rest, err = k.rest.gate.Saved(); err != nil {
 				return nil, err
@@ -115,28 +102,17 @@ func (c *savedClient) size() int {
 	return n
 }
 
-// Restore makes what was learned of what was saved. What does not fit together is an error.
+// Restore makes what was learned of what was saved. An error tells of a gate that was made otherwise.
 func (s *Saved) Restore(gates Gates) (*Learned, error) {
-	if err := learned.Check(s, 1e40); err != nil {
-		return nil, err
-	}
 	l := &Learned{Agents: s.Agents, Classes: NewClasses(gates), Outputs: NewOutputs(gates)}
-	if len(s.Agents) > mostAgents {
-		return nil, fmt.Errorf("%d agents, at most %d are known", len(s.Agents), mostAgents)
-	}
-	for _, a := range s.Agents {
-		if a.Means == nil || !a.Means.restore() {
-			return nil, fmt.Errorf("what is known of agent %q does not fit together", a.ID)
+	for _, a := range l.Agents {
+		if a.Means.Pace.restore(); a.Means.Apart != nil {
+			a.Means.Apart.restore()
 		}
 	}
 	for i := range s.Classes {
 		if err := l.class(&s.Classes[i]); err != nil {
 			return nil, fmt.Errorf("class %d: %w", i, err)
-		}
-	}
-	for _, a := range l.Agents {
-		if a.Means.class == nil {
-			return nil, fmt.Errorf("agent %q is of no class", a.ID)
 		}
 	}
 	return l, l.Outputs.restore(s)
@@ -145,14 +121,7 @@ func (s *Saved) Restore(gates Gates) (*Learned, error) {
 // class restores one.
 func (l *Learned) class(s *savedClass) error {
 	k := s.Class
-	if k == nil || len(s.Members) == 0 || k.Active > mostAgents ||
-		max(k.Since, k.Every, k.Faded) > mostWaits ||
-		k.Most < 0 && k.Most != noMost || !k.Spread.restore() {
-		return errors.New("it does not fit together")
-	}
-	if k.Most == noMost {
-		k.Most = math.Inf(1)
-	}
+	k.Spread.restore()
 	if gates := l.Classes.gates; s.Rest != nil && gates != nil {
 		k.rest = newRest(gates)
 		if err := k.rest.gate.Restore(s.Rest); err != nil {
@@ -160,64 +129,40 @@ func (l *Learned) class(s *savedClass) error {
 		}
 	}
 	for _, i := range s.Members {
-		if i >= len(l.Agents) || l.Agents[i].Means.class != nil {
-			return fmt.Errorf("its member %d is none, or of another class", i)
-		}
 		m := l.Agents[i].Means
 		m.class, k.members = k, append(k.members, m)
 	}
-	if !s.Named {
-		return nil
-	}
-	if l.Classes.by[k.Key] != nil {
-		return errors.New("it is there twice")
-	}
-	l.Classes.by[k.Key] = k
-	if k.rest != nil {
-		l.Classes.rests++
+	if s.Named {
+		l.Classes.by[k.Key] = k
+		if k.rest != nil {
+			l.Classes.rests++
+		}
 	}
 	return nil
 }
 
-// restore makes the rest of what was saved, and reports whether that fits together.
-func (m *Means) restore() bool {
-	return m.Tries <= mostTries && m.Drift.Fresh <= settling && len(m.Doubts) <= mostDoubts &&
-		m.Pace.restore() && (m.Apart == nil || m.Apart.restore())
-}
-
-func (s *spread) restore() bool {
-	return s.Groups[0].restore() && s.Groups[1].restore() && s.Groups[2].restore()
-}
-
-func (g *ratios) restore() bool {
-	if len(g.Ring) > ratiosOf || g.Next >= max(1, len(g.Ring)) {
-		return false
+func (s *spread) restore() {
+	for i := range s.Groups {
+		s.Groups[i].restore()
 	}
+}
+
+func (g *ratios) restore() {
 	g.sorted = slices.Sorted(slices.Values(g.Ring))
 	g.half()
-	return true
 }
 
 func (o *Outputs) restore(s *Saved) error {
-	if o.rest != nil {
-		if err := o.rest.Restore(s.Lengths); err != nil {
-			return err
-		}
-	}
-	if len(s.Clients) > clientsKept {
-		return fmt.Errorf("%d clients, at most %d are known", len(s.Clients), clientsKept)
-	}
 	o.hub = s.Answers
 	for _, c := range s.Clients {
-		if c.Speaker == nil || len(c.Speaker.Roles) > rolesEach ||
-			o.clients.Peek(c.Speaker.Name) != nil {
-			return errors.New("what is known of a client does not fit together")
-		}
 		*o.speaker(c.Speaker.Name) = *c.Speaker
 		for _, x := range c.Sessions {
 			m, _ := o.sessions.Add(c.Speaker.Name, sessionOf{c.Speaker.Name, x.Key})
 			*m = x.Mean
 		}
+	}
+	if o.rest != nil {
+		return o.rest.Restore(s.Lengths)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/admission"
-	"souk/hub/forecast"
 	"souk/hub/policy"
 	"souk/hub/quality"
 	"souk/hub/regime"
@@ -40,7 +39,6 @@ type Stats struct {
 	Owed     []policy.Owed         // clients that wait, by the policy that shares slots
 
 	Open, Waiting, Holds int // now
-	Trees                forecast.Trees
 	Regime               regime.Stats
 
 	agents map[string]*AgentStats

@@ -10,7 +10,6 @@ type Gate struct {
 	alone, added float64 // decayed errors: of the forecast alone, and with what the tree says
 	judged       int     // observations since nothing was known of these
 	open         bool
-	openings     int
 }
 
 const (
@@ -55,9 +54,8 @@ func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 		return
 	}
 	switch {
-	case !g.open && g.added < float64(g.alone*(1-better)):
+	case g.added < float64(g.alone*(1-better)):
 		g.open = true
-		g.openings++
 	case g.added >= g.alone:
 		g.open = false
 	}
@@ -68,6 +66,5 @@ func (g *Gate) Mute() {
 	g.open, g.judged, g.alone, g.added = false, 0, 0, 0
 }
 
-// Open reports whether what the tree says is added, and Openings how often that began.
-func (g *Gate) Open() bool    { return g.open }
-func (g *Gate) Openings() int { return g.openings }
+// Open reports whether what the tree says is added.
+func (g *Gate) Open() bool { return g.open }

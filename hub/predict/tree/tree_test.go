@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"souk/bus/bustest/golden"
-	"souk/bus/learned"
 )
 
 func regressor(t testing.TB, cfg Config, features int) *Regressor {
@@ -279,8 +278,7 @@ func TestRestoredGoesOn(t *testing.T) {
 			x, _ = drawn(rng, features)
 			a, b := gates[0], gates[1]
 			if a.Add(x, nil) != b.Add(x, nil) || a.tree.Predict(x) != b.tree.Predict(x) ||
-				len(a.tree.root.leaves()) != len(b.tree.root.leaves()) || a.Openings() != b.Openings() ||
-				a.Open() != b.Open() {
+				len(a.tree.root.leaves()) != len(b.tree.root.leaves()) || a.Open() != b.Open() {
 				t.Fatalf("after %d: %v and %v", n, a.tree.Predict(x), b.tree.Predict(x))
 			}
 		}
@@ -397,34 +395,11 @@ func TestOtherIsNotRestored(t *testing.T) {
 	other.Depth++
 	for name, to := range map[string]*Regressor{"features": regressor(t, quick(), 4),
 		"settings": regressor(t, other, 3)} {
-		if err := (&Gate{tree: to}).Restore(written(t, &from)); err == nil {
+		g := &Gate{tree: to}
+		before := written(t, g)
+		if err := g.Restore(written(t, &from)); err == nil || !bytes.Equal(before, written(t, g)) {
 			t.Errorf("one of other %s is restored", name)
 		}
-	}
-	to := Gate{tree: regressor(t, quick(), 3)}
-	before := written(t, &to)
-	for name, spoil := range map[string]func(s *saved, l *leaf){
-		"no node":                func(s *saved, _ *leaf) { s.Root = nil },
-		"half a split":           func(s *saved, _ *leaf) { s.Root.From = nil },
-		"a feature too many":     func(s *saved, _ *leaf) { s.Root.Feature = 3 },
-		"a plane of no features": func(_ *saved, l *leaf) { l.Line.Coef = nil },
-		"a weight below 0":       func(_ *saved, l *leaf) { l.N = -1 },
-		"an open gate":           func(s *saved, _ *leaf) { s.Open = true },
-		"an error of no number":  func(s *saved, _ *leaf) { s.Alone = math.NaN() },
-		"bins of one feature":    func(_ *saved, l *leaf) { l.Watch = &observer{Edges: [][]float64{{1}}} },
-		"half a row":             func(_ *saved, l *leaf) { l.Watch = &observer{Rows: []float64{1}} },
-	} {
-		var s saved
-		if err := learned.ReadPart(written(t, &from), &s); err != nil {
-			t.Fatal(err)
-		}
-		spoil(&s, s.Root.leaves()[0])
-		if data, err := learned.Append(nil, &s); err == nil && to.Restore(data) == nil {
-			t.Errorf("%s: it is restored", name)
-		}
-	}
-	if !bytes.Equal(before, written(t, &to)) {
-		t.Error("a tree changed that was not restored")
 	}
 }
 
@@ -485,8 +460,8 @@ func TestGate(t *testing.T) {
 	if g.Open() {
 		t.Error("open before enough was judged")
 	}
-	if open := play(3000, step); open < 2500 || g.Openings() == 0 {
-		t.Errorf("open for %d of 3000 forecasts that left a step over, %d openings", open, g.Openings())
+	if open := play(3000, step); open < 2500 {
+		t.Errorf("open for %d of 3000 forecasts that left a step over", open)
 	}
 	if got := g.Add([]float64{0.9, 0.5}, nil); math.Abs(got-2) > 0.5 {
 		t.Errorf("it adds %v, want 2", got)

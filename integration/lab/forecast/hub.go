@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"souk/cmd/choices"
@@ -16,6 +17,8 @@ type own struct {
 	queues  []fleet.Queue
 	outputs *predict.Outputs
 	sent    map[int]uint64 // by task, its number in the queue
+	firsts  []*counted     // gates of first tokens
+	lengths counted
 }
 
 // asHub is its name among the ways.
@@ -27,9 +30,16 @@ func newOwn(agents int) *own { return newOwnOf(make([]predict.Key, agents)) }
 func NewHub(classes []predict.Key) Forecaster { return newOwnOf(classes) }
 
 func newOwnOf(classes []predict.Key) *own {
-	o := &own{queues: make([]fleet.Queue, len(classes)), outputs: predict.NewOutputs(choices.Trees),
-		sent: map[int]uint64{}}
-	o.classes = predict.NewClasses(choices.Trees)
+	o := &own{queues: make([]fleet.Queue, len(classes)), sent: map[int]uint64{}}
+	o.outputs = predict.NewOutputs(func(features int) predict.Gate {
+		o.lengths = counted{Gate: choices.Trees(features)}
+		return &o.lengths
+	})
+	o.classes = predict.NewClasses(func(features int) predict.Gate {
+		g := &counted{Gate: choices.Trees(features)}
+		o.firsts = append(o.firsts, g)
+		return g
+	})
 	for _, k := range classes {
 		m := predict.NewMeans()
 		o.classes.Enter(k, m)
@@ -64,16 +74,27 @@ func (o *own) Forecast(v *View, agent int, t *Task) Expected {
 		Open: o.open(), asked: f, forecast: e}
 }
 
-func (o *own) open() bool {
-	_, open, _ := o.classes.Gates()
-	return open > 0
+func (o *own) open() bool { return slices.ContainsFunc(o.firsts, (*counted).Open) }
+
+// Openings counts how often its gates opened: those of first tokens, and that of lengths.
+func (o *own) Openings() (firsts, lengths int) {
+	for _, g := range o.firsts {
+		firsts += g.openings
+	}
+	return firsts, o.lengths.openings
 }
 
-// Openings counts how often its gates opened: that of first tokens, and that of lengths.
-func (o *own) Openings() (firsts, lengths int) {
-	_, _, firsts = o.classes.Gates()
-	_, lengths = o.outputs.Gate()
-	return firsts, lengths
+// counted is a gate whose openings are counted.
+type counted struct {
+	predict.Gate
+	openings int
+}
+
+func (c *counted) Learn(x, slopes []float64, left, weight float64) {
+	was := c.Open()
+	if c.Gate.Learn(x, slopes, left, weight); !was && c.Open() {
+		c.openings++
+	}
 }
 
 func (o *own) Sent(v *View, t *Task, e Expected) {

@@ -76,7 +76,7 @@ func (s *state) Ended(v *View, t *Task, e Expected) {
 // the answer. Each stands behind a gate.
 type gated struct {
 	*seconds
-	gate, lengths *tree.Gate
+	gate, lengths counted
 }
 
 // lengthFeatures are the prompt's tokens, the turn, the role, the most that an answer may have, and what is
@@ -84,8 +84,8 @@ type gated struct {
 const lengthFeatures = 5
 
 func newGated(agents int) *gated {
-	return &gated{newSeconds(agents), tree.NewGate(tree.Default(), stateFeatures),
-		tree.NewGate(tree.Default(), lengthFeatures)}
+	return &gated{newSeconds(agents), counted{Gate: tree.NewGate(tree.Default(), stateFeatures)},
+		counted{Gate: tree.NewGate(tree.Default(), lengthFeatures)}}
 }
 
 func (g *gated) Forecast(v *View, agent int, t *Task) Expected {
@@ -107,7 +107,7 @@ func (g *gated) Ended(v *View, t *Task, e Expected) {
 }
 
 // Openings counts how often its gates opened: that of first tokens, and that of lengths.
-func (g *gated) Openings() (firsts, lengths int) { return g.gate.Openings(), g.lengths.Openings() }
+func (g *gated) Openings() (firsts, lengths int) { return g.gate.openings, g.lengths.openings }
 
 // Way is a way to forecast.
 type Way struct {
