@@ -72,13 +72,11 @@ type Room struct {
 	marks
 	desk
 
-	asked   *request             // what was allotted: under way
-	again   turn.Timer           // for the next such question
-	grants  map[uint64]bus.Grant // that came before the one of a lower number
-	gap     bool                 // one is missing, also at the treasury: the hub asks for no more
-	refuses bool                 // the treasury refused to list its allotments, and that was logged
-	returns []ledger.Transfer    // not yet known to be taken in, by number
-	told    bool                 // in this leadership the treasury has said which returns it has
+	asked   *request          // what was allotted: under way
+	again   turn.Timer        // for the next such question
+	refuses bool              // the treasury refused to list its allotments, and that was logged
+	returns []ledger.Transfer // not yet known to be taken in, by number
+	told    bool              // in this leadership the treasury has said which returns it has
 
 	ended    bool   // the treasury counts the hub as ended
 	closing  bool   // the hub ends: see Close
@@ -102,9 +100,8 @@ type client struct {
 // New returns the room of a hub. From now on each frame carries its mark of the treasury's journal.
 func New(t *turn.Turn, at Times, tasks Tasks) *Room {
 	r := &Room{turn: t, times: at, tasks: tasks, clients: map[string]*client{},
-		desk:   desk{turn: t, requests: map[string]*request{}},
-		grants: map[uint64]bus.Grant{},
-		marks:  marks{turn: t, tasks: tasks, among: map[string]bool{}}}
+		desk:  desk{turn: t, requests: map[string]*request{}},
+		marks: marks{turn: t, tasks: tasks, among: map[string]bool{}}}
 	t.Along, t.Wrote = r.withMark, r.wrote
 	r.again.Due = r.askAllotted
 	return r

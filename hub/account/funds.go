@@ -29,7 +29,7 @@ func (r *Room) Fund(name, id string, need estimate.Need) {
 	t.need = need
 	if len(p.awaiting) == 0 && need.Wanted <= r.available(p.name) {
 		r.reserve(p, t, false)
-		if p.request == nil && !r.gap && r.available(p.name) < times(p.largest, lowWaterHolds) &&
+		if p.request == nil && r.available(p.name) < times(p.largest, lowWaterHolds) &&
 			!r.turn.Now().Before(p.notAhead) && p.largest > 0 { // asks before a task needs it
 			r.allot(p, times(p.largest, chunkHolds), p.largest, 0)
 		}
@@ -71,7 +71,7 @@ func (r *Room) overdue(p *client, t *task) {
 // need not wait.
 func (r *Room) requestFor(p *client) {
 	r.admit(p)
-	if p.request != nil || len(p.awaiting) == 0 || r.gap {
+	if p.request != nil || len(p.awaiting) == 0 {
 		return
 	}
 	needs := p.awaiting[0].need.Wanted
@@ -152,7 +152,13 @@ func (r *Room) admit(p *client) {
 
 // allotted takes the answer to a request for a client's money, and admits or refuses the tasks that await it.
 func (r *Room) allotted(a *request, m *bus.FundsReply) {
-	more := r.accept(m.Grants)
+	more, later := r.accept(m.Grants)
+	if later {
+		if r.asked != nil { // which may be answered without it
+			r.asked.behind = true
+		}
+		defer r.askAllotted()
+	}
 	p := a.of
 	if m.Code == bus.CodeAllotmentPending && !a.req.Ahead && len(p.awaiting) > 0 {
 		// Other hubs are giving back what they have. Whoever awaits funds waits for it, and we ask again.
@@ -162,13 +168,10 @@ func (r *Room) allotted(a *request, m *bus.FundsReply) {
 		return
 	}
 	r.over(a)
-	if len(r.grants) > 0 {
-		defer r.askAllotted()
-	}
 	r.admit(p)
 	switch m.Code {
 	case "":
-		if !more && len(r.grants) == 0 {
+		if !more && !later {
 			// The treasury said yes and gave nothing. To ask at once would be a loop as fast as the bus.
 			r.turn.Set(&r.again, r.turn.Now().Add(missedAgain))
 			return
@@ -196,7 +199,7 @@ func (r *Room) allotted(a *request, m *bus.FundsReply) {
 		r.refuseAll(p, bus.CodeAllotmentPending, time.Second, why)
 		return
 	}
-	if len(r.grants) == 0 {
+	if !later {
 		r.requestFor(p)
 	}
 }

@@ -170,7 +170,7 @@ func (r *Room) Waits() string {
 		return r.turn.Doubt
 	case holds > 0:
 		return fmt.Sprintf("%d holds are open: their tasks run, or their agents have not said how they ended", holds)
-	case !r.told || len(r.returns)+len(r.grants) > 0 || r.hasMoney():
+	case !r.told || len(r.returns) > 0 || r.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
 	case left > 0 && !r.ended:
 		return fmt.Sprintf("a surplus of %s is left: souk distribute %s says how it leaves", left,
@@ -190,7 +190,7 @@ func (r *Room) hasMoney() bool {
 // empty reports whether nobody's money is here or on its way from here, as far as the treasury has said. From
 // a hub that counts as ended no surplus leaves: it stays on record.
 func (r *Room) empty() bool {
-	return r.told && r.turn.Book.OpenCount()+len(r.returns)+len(r.grants) == 0 && !r.hasMoney() &&
+	return r.told && r.turn.Book.OpenCount()+len(r.returns) == 0 && !r.hasMoney() &&
 		(r.ended || r.turn.Book.Balance(ledger.Surplus) == 0)
 }
 

@@ -43,7 +43,7 @@ type request struct {
 	least   market.Credits
 	flying  bool
 	again   bool // it was asked more than once
-	behind  bool // it was first asked when a grant was missing before one that had come
+	behind  bool // a grant came meanwhile before which one is missing
 	refused bool
 	why     string // it was unavailable, when it was asked last
 	timer   turn.Timer
@@ -83,11 +83,10 @@ func (r *Room) Depose() {
 		r.turn.Set(&a.timer, time.Time{})
 	}
 	clear(r.requests)
-	clear(r.grants)
 	for _, p := range r.clients {
 		p.request = nil
 	}
-	r.flying, r.line, r.asked, r.gap, r.told = 0, nil, nil, false, false
+	r.flying, r.line, r.asked, r.told = 0, nil, nil, false
 }
 
 // post asks the treasury something.
@@ -191,15 +190,12 @@ func (r *desk) requestID() string {
 		strconv.FormatUint(r.number, 10)
 }
 
-// maxPending bounds grants kept while one before them is missing.
-const maxPending = 4096
-
 // askAllotted asks what was allotted: a lost reply must not strand money.
 func (r *Room) askAllotted() {
 	if r.asked != nil || !r.turn.Leading {
 		return
 	}
-	r.asked = &request{op: bus.OpAllotted, behind: len(r.grants) > 0,
+	r.asked = &request{op: bus.OpAllotted,
 		req: bus.FundsRequest{ID: r.requestID(), After: r.turn.Book.LastGrant(r.turn.Journal),
 			AtMS: max(0, r.turn.Now().UnixMilli()), Spent: r.spent()}}
 	if m := r.treasurys(); !m.Zero() {
@@ -237,10 +233,7 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 		}
 		defer r.writeMark()
 	}
-	if m.Code == "" {
-		clear(r.grants) // the treasury names every grant there is: one that it does not name was a mistake
-	}
-	more := r.accept(m.Grants)
+	more, later := r.accept(m.Grants)
 	if m.Code != "" {
 		next = missedAgain
 		if !r.refuses {
@@ -255,16 +248,12 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 	}
 	r.tellReturns(m.Returned)
 	switch {
-	case more, len(r.changed) > 0 && r.judged && m.Mark != nil,
-		len(r.grants) > 0 && !a.behind && !r.turn.Full:
+	case more, a.behind, len(r.changed) > 0 && r.judged && m.Mark != nil:
 		r.askAllotted() // a reply holds only so many grants, and one may have come before this reply
-	case len(r.grants) > 0 && !r.turn.Full:
+	case later:
 		next = missedAgain
-		if !r.gap {
-			r.gap = true
-			r.turn.Fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one",
-				r.turn.Book.LastGrant(r.turn.Journal)+1))
-		}
+		r.turn.Fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one",
+			r.turn.Book.LastGrant(r.turn.Journal)+1))
 	default:
 		for _, p := range r.poor() {
 			r.requestFor(p)
@@ -277,44 +266,40 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 const missedAgain = time.Second
 
 // Resume takes in what came while the journal had no room.
-func (r *Room) Resume() { r.accept(nil) }
+func (r *Room) Resume() { r.askAllotted() }
 
-// accept records grants in order and reports whether any was new.
-func (r *Room) accept(grants []bus.Grant) (more bool) {
-	for _, g := range grants {
-		if g.Hub == r.turn.Journal && g.Number > r.turn.Book.LastGrant(r.turn.Journal) &&
-			len(r.grants) < maxPending {
-			r.grants[g.Number] = g
-		}
-	}
+// accept records the grants that follow those on record, and reports whether any was new, and whether one is
+// of a later number: it came before others, and is heard of again as the treasury is asked what it allotted.
+func (r *Room) accept(grants []bus.Grant) (more, later bool) {
 	if r.turn.Doubt != "" || r.turn.Full {
-		return false // a nearly full disk has no room for new money; it is taken in later
+		return false, false // a nearly full disk has no room for new money; it is taken in later
 	}
 	var records []ledger.Record
 	next := r.turn.Book.LastGrant(r.turn.Journal) + 1
-	for ; ; next++ {
-		g, ok := r.grants[next]
-		if !ok {
-			break
+	for _, g := range grants { // by number
+		switch {
+		case g.Hub != r.turn.Journal || g.Number < next:
+		case g.Number > next:
+			later = true
+		default:
+			records = append(records,
+				ledger.NewAccept(r.turn.Journal, g.Number, g.Client, g.Amount, r.turn.Salt()))
+			next++
 		}
-		delete(r.grants, next)
-		records = append(records,
-			ledger.NewAccept(r.turn.Journal, g.Number, g.Client, g.Amount, r.turn.Salt()))
 	}
 	if len(records) == 0 {
-		return false
+		return false, later
 	}
 	if err := r.turn.Commit(records...); err != nil {
 		r.turn.Fault(fmt.Errorf("accept grants up to %d: %w", next-1, err))
-		return false
+		return false, false
 	}
-	r.gap = false
 	for i := range records {
 		p := r.client(records[i].Transfer.Client)
 		r.admit(p)
 		r.startIdle(p)
 	}
-	return true
+	return true, later
 }
 
 // markSoon is how soon the treasury is told of the first frame after a time without any: so a copy that lacks
