@@ -36,9 +36,8 @@ type Status struct {
 	// why it admits none however few wait; "": it admits
 	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty" want:"text"`
 	// after so many milliseconds it may admit some again; 0: it does not say
-	ClosedMS        int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty" want:"ms"`
-	Models          []ModelStatus `json:"models" msgpack:"models"`
-	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
+	ClosedMS int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty" want:"ms"`
+	Models   []ModelStatus `json:"models" msgpack:"models"`
 	// runtime policies that are on, or would be
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
 	// tasks that another agent got because their first token was late, and those of them whose first agent

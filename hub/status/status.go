@@ -109,7 +109,6 @@ func Add(s *bus.Status, slots int, m bus.ModelStatus, heard func() []bus.Heard) 
 	s.Agents++
 	s.Slots += slots
 	s.Free += m.Free
-	s.MaxPromptTokens = max(s.MaxPromptTokens, m.MaxModelLen)
 	i, ok := slices.BinarySearchFunc(s.Models, m, func(a, b bus.ModelStatus) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Pools, b.Pools))
 	})

@@ -114,7 +114,7 @@ func TestAStatusAddsUp(t *testing.T) {
 	add("llama", 4, 4, 0.9, 20, 20)
 	add("llama", 8, 0, 0.7, 5, 40)
 	add("qwen", 1, 1, 0.6, 30, 50)
-	if s.Agents != 4 || s.Slots != 15 || s.Free != 6 || s.MaxPromptTokens != 30 || len(s.Models) != 2 {
+	if s.Agents != 4 || s.Slots != 15 || s.Free != 6 || len(s.Models) != 2 {
 		t.Fatalf("%+v", s)
 	}
 	llama, qwen := s.Models[0], s.Models[1]
