@@ -161,7 +161,6 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Coverage: 1.5, Evidence: "events"}, "coverage"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Coverage: nan, Evidence: "events"}, "coverage"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: -1, Evidence: "events"}, "blocks"},
-		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: 1, Unnamed: 2, Evidence: "events"}, "unnamed"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Asserted: -1}, "asserted"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, NoCacheReport: true,
 			Usage: market.Usage{Prompt: 9, Cached: 1}}, "no_cache_report"},

@@ -42,10 +42,8 @@ type Holdings struct {
 	Parts int `msgpack:"parts,omitempty" want:"parts"`
 	// share of the engine's cache that the agent knows and has reported
 	Coverage float64 `msgpack:"coverage,omitempty"`
-	Blocks   int     `msgpack:"blocks,omitempty"` // of the engine's cache that the agent knows of
-	// of these, blocks of unknown text, as where the agent was restarted and its engine was not
-	Unnamed  int    `msgpack:"unnamed,omitempty"`
-	Evidence string `msgpack:"evidence" want:"evidence"` // how it knows: one of the below
+	Blocks   int     `msgpack:"blocks,omitempty"`         // of the engine's cache that the agent knows of
+	Evidence string  `msgpack:"evidence" want:"evidence"` // how it knows: one of the below
 	// prefix hashes, ShortHashBytes each: those held from now on, and first those held no longer
 	Add  []byte `msgpack:"add,omitempty"`
 	Drop []byte `msgpack:"drop,omitempty"`

@@ -184,8 +184,6 @@ func (h *Holdings) Validate() error {
 		return fmt.Errorf("part: %d of %d, for seq %d of base %d", h.Part, h.Parts, h.Seq, h.Base)
 	case h.Parts > 0 && len(h.Drop) > 0:
 		return errors.New("drop: a part of all that is held names only that")
-	case h.Unnamed > h.Blocks:
-		return fmt.Errorf("unnamed: %d of %d blocks", h.Unnamed, h.Blocks)
 	}
 	return cmp.Or(judge(h), held("add", h.Add), held("drop", h.Drop))
 }

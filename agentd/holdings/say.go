@@ -28,7 +28,6 @@ type say struct {
 	seed      uint64
 	life      uint64
 	seq, base uint64
-	unsaid    int  // blocks of unknown text, as they were said last
 	newHub    bool // a hub has heard nothing yet
 	reset     bool // what it heard no longer counts
 	asked     bool // it asks for all
@@ -75,7 +74,7 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 
 // news reports whether there is anything that was not said.
 func (s *State) news() bool {
-	return s.reset || s.events && (s.prefixes.turned || len(s.prefixes.gone) > 0 || s.unnamed != s.unsaid)
+	return s.reset || s.events && (s.prefixes.turned || len(s.prefixes.gone) > 0)
 }
 
 // refill lets more be said as time passes.
@@ -108,7 +107,6 @@ func (s *State) all(now time.Time) (out []bus.Holdings) {
 		out = append(out, h)
 	}
 	s.refill(now)
-	s.unsaid = s.unnamed
 	s.newHub, s.reset, s.asked, s.unasked, s.said = false, false, false, s.newHub, now
 	s.seed++
 	var b [8]byte
@@ -156,11 +154,11 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 			}
 		}
 	}
-	if len(h.Add)+len(h.Drop) == 0 && s.unnamed == s.unsaid {
+	if len(h.Add)+len(h.Drop) == 0 {
 		s.seq-- // nothing was to be said after all
 		return nil
 	}
-	h.Coverage, s.unsaid = s.Coverage(), s.unnamed
+	h.Coverage = s.Coverage()
 	s.room -= float64(len(h.Add) + len(h.Drop) + overhead)
 	return []bus.Holdings{h}
 }
@@ -177,5 +175,5 @@ func (s *State) Said() uint64 {
 func (s *State) message() bus.Holdings {
 	s.seq++
 	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.held,
-		Unnamed: s.unnamed, Evidence: s.Evidence()}
+		Evidence: s.Evidence()}
 }

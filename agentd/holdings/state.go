@@ -22,9 +22,6 @@ type State struct {
 	engine   map[kvevent.Key]copies // what the engine calls a block
 	copies   int                    // of all blocks
 	came     int                    // blocks that were stored since the engine held nothing
-	// blocks that are held, and of which no prompt that was seen says what text they are: they were computed
-	// before agentd began, or for somebody else
-	unnamed int
 
 	wanted bool // the engine is to say what it holds
 	events bool // and does
@@ -105,7 +102,6 @@ func (s *State) Listen() {
 // clear forgets all blocks, and so all prefixes.
 func (s *State) clear() {
 	s.tree, s.engine, s.copies, s.came = newTree(s.secret), map[kvevent.Key]copies{}, 0, 0
-	s.unnamed = 0
 	s.prefixes = prefixes{by: map[uint64]int32{}, lost: s.prefixes.lost}
 	s.pinned = nil
 	s.reset = true
@@ -269,9 +265,6 @@ func (s *State) prefixesTurned(k int32) {
 		by = -1
 	}
 	s.prefixes.held += by * int(n.tied)
-	if !n.known {
-		s.unnamed += by
-	}
 	for i := n.prefixes; i != none; i = s.prefixes.all[i].next {
 		s.turned(i)
 	}
@@ -308,11 +301,9 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) {
 			shared = len(path) - 1
 		} else {
 			n.seen = true
-			s.know(k)
 		}
 	}
 	s.path = path
-	s.endsIn(path[len(path)-1])
 	s.pin(path[len(path)-1])
 	if p.Next.Of(p.Prefixes) {
 		if _, known := s.prefixes.by[bus.ShortHash(p.Next.At(0))]; known {
@@ -322,35 +313,6 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) {
 		}
 	}
 	s.place(p, path, len(ids), int32(shared))
-}
-
-// know notes that the text of a block is known.
-func (s *State) know(k int32) {
-	if n := &s.nodes[k]; !n.known {
-		n.known = true
-		if n.whole {
-			s.unnamed--
-		}
-	}
-}
-
-// endsIn notes that a prompt ends in a block: the blocks after it hold answers.
-func (s *State) endsIn(leaf int32) {
-	if leaf == 0 || s.nodes[leaf].ends { // before all texts no text ends
-		return
-	}
-	s.nodes[leaf].ends = true
-	s.stack = append(s.stack[:0], leaf)
-	for len(s.stack) > 0 {
-		k := s.stack[len(s.stack)-1]
-		s.stack = s.stack[:len(s.stack)-1]
-		for kid := s.nodes[k].kid; kid != none; kid = s.nodes[kid].next {
-			if !s.nodes[kid].known {
-				s.know(kid)
-				s.stack = append(s.stack, kid)
-			}
-		}
-	}
 }
 
 // pin keeps the blocks of a prompt in the tree until the engine has had time to say that it stored them.

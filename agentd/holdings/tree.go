@@ -35,8 +35,6 @@ type node struct {
 	tied       int32 // how many are
 	whole      bool  // it is held, and so is all before it
 	seen       bool  // it is of a prompt, not only of an answer
-	ends       bool  // a prompt ended in it or just behind it
-	known      bool  // its text is: it is of a prompt, or of what was answered to one
 }
 
 // none is no node and no prefix.
@@ -44,7 +42,7 @@ const none = bounded.None
 
 func newTree(secret [32]byte) tree {
 	return tree{secret: secret, byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none,
-		prev: none, copies: 1, whole: true, prefixes: none, seen: true, known: true}}}
+		prev: none, copies: 1, whole: true, prefixes: none, seen: true}}}
 }
 
 // chain names the block of some tokens that follows another one. space is not zero where something else than
@@ -79,7 +77,7 @@ func (t *tree) follow(parent int32, key uint64) int32 {
 	}
 	up := &t.nodes[parent]
 	t.nodes[k] = node{key: key, parent: parent, kid: none, next: up.kid, prev: none, depth: up.depth + 1,
-		prefixes: none, known: up.known && (up.ends || !up.seen)}
+		prefixes: none}
 	if up.kid != none {
 		t.nodes[up.kid].prev = k
 	}

@@ -58,11 +58,8 @@ func (r *Room) Drop(a *Agent) {
 // Register takes in an agent's registration after another; fresh: it is of another process.
 func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool, service Service) {
 	reg := a.Reg()
-	// an engine upgraded to another model has none of the last one's cache, or speed
-	switch same := reg.Model == was.Model && reg.BlockSize == was.BlockSize; {
-	case fresh && same && was.KVTokens == reg.KVTokens:
-		a.Cache.Again()
-	case fresh || !same:
+	switch {
+	case fresh || reg.Model != was.Model || reg.BlockSize != was.BlockSize: // nothing is known of its cache
 		a.Cache.Drop()
 		a.hold(r.Prefixes.New(reg.BlockSize, reg.KVTokens))
 	case was.KVTokens != reg.KVTokens: // it was started again with other flags, beside its agentd

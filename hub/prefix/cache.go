@@ -31,7 +31,6 @@ type Cache struct {
 	sessions *bounded.Cache[struct{}, uint64, session]
 	sum      int // of their tokens
 
-	earlier  int      // tokens that were served before the agent was restarted: see trust
 	reported reported // by the agent
 	dropped  bool
 }
@@ -269,7 +268,7 @@ func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached
 		if p.Loose == bus.LooseMedia && !runs { // else its end will record it
 			n.until = quiet
 		}
-		n.found()
+		n.held = true
 		if !n.sure {
 			n.sure = true
 			if n.parent != none { // an answer given there is part of this text, or is another

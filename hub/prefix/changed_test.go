@@ -114,9 +114,6 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 				a.b.Judge(100, r.IntN(200)-1)
 			case op == 32:
 				a.b.Resize(200 * r.IntN(20))
-			case op == 33 && r.IntN(4) == 0:
-				a.b.Again()
-				a.says = says{b: a.b}
 			case op == 34 && r.IntN(4) == 0:
 				a.b.Drop()
 				all[slices.Index(all, a)] = fresh()

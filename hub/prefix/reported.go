@@ -19,7 +19,6 @@ type reported struct {
 	over   bool     // it says more than is remembered
 
 	life     uint64 // of its engine
-	since    int64  // when it first said what its engine publishes
 	coverage float64
 	events   bool  // the engine publishes events
 	heard    int64 // when the last whole was said
@@ -57,11 +56,7 @@ func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 		return false // it has overtaken this one
 	}
 	events := h.Evidence == bus.EvidenceEvents
-	switch {
-	case t.seq == 0 || h.Life <= t.life:
-	case events && !t.events: // it has only begun to hear its engine, which may be as old as before
-		b.doubt()
-	default:
+	if t.seq > 0 && h.Life > t.life && (t.events || !events) { // else it has only begun to hear its engine
 		b.Forget()
 	}
 	next := t.seq > 0 && h.Seq == t.seq+1 && h.Base == t.base
@@ -87,12 +82,8 @@ func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 		b.retell(t.parts)
 		t.known, t.heard, t.parts = true, b.index.now, nil
 	}
-	if events && t.since == 0 {
-		t.since = b.index.now
-	}
 	t.coverage, t.events = h.Coverage, events
 	b.weigh()
-	b.trust(h.Unnamed)
 	return false
 }
 
@@ -210,7 +201,6 @@ func (t *reported) forget(b *Cache) {
 // Forget forgets all that the agent is believed to hold: its engine began anew. What tasks need that run is
 // computed again, if they go on at all.
 func (b *Cache) Forget() {
-	b.earlier = 0
 	for _, s := range b.sessions.All() {
 		b.remove(s)
 	}

@@ -85,8 +85,6 @@ const (
 	// and of what those begin with, for their sake
 	always = math.MaxUint32
 	quiet  = always - 1
-	// of what was served in an earlier life of its agent, and not since: see trust
-	old = always - 2
 )
 
 // Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
@@ -137,7 +135,7 @@ func (b *Cache) begin(r *Run) {
 	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
-		if n.found(); n.until != quiet {
+		if n.held = true; n.until != quiet {
 			n.until = always
 		}
 		b.show(i)

@@ -381,7 +381,8 @@ func lossy(t *testing.T, r *rand.Rand) {
 				f.late = nil
 				f.apply(f.order.Joined())
 			case 1: // the agent does
-				f.b.Again()
+				f.b.Drop()
+				f.b = f.x.New(block, blocks*block)
 				listens()
 			case 2: // their connection does
 				f.late = nil
