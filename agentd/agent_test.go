@@ -420,9 +420,8 @@ func TestHoldings(t *testing.T) {
 	d.Task.Prompt.Tokens = 100
 	d.Hold = "j"
 	a.Dispatch("math", d)
-	if s := a.Ready(now.Add(time.Second)).Summary; s.Ahead != 4 || s.Held != said.Seq {
-		t.Errorf("%d tokens are to be computed, of 100 of which 96 are held; and of %d words on what it holds "+
-			"%d are named", s.Ahead, said.Seq, s.Held)
+	if s := a.Ready(now.Add(time.Second)).Summary; s.Ahead != 4 {
+		t.Errorf("%d tokens are to be computed, of 100 of which 96 are held", s.Ahead)
 	}
 	a.Healthy(new(int64(1))) // which its events have said before
 	now = now.Add(2 * time.Second)

@@ -19,9 +19,6 @@ type Summary struct {
 	// holds without a token in the time that their dispatches name, the oldest first, at most MaxLate: the
 	// hub may have them served elsewhere, by HoldControl
 	Late []string `msgpack:"late,omitempty" want:"most:64"`
-	// Seq of the agent's last Holdings; 0: none in this boot. A hub that does not hear that one soon after
-	// has missed it.
-	Held uint64 `msgpack:"held,omitempty"`
 }
 
 // MaxLate bounds the late holds that a summary names.

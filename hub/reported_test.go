@@ -225,58 +225,6 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 	}
 }
 
-// Where the last that an agent said is lost, nothing after it tells so but its summaries. A summary may
-// overtake what was said before it.
-func TestAHubThatMissedTheLastAsks(t *testing.T) {
-	const on = "a-1"
-	for name, c := range map[string]struct {
-		lost, comes bool
-		asks        int
-	}{
-		"it is lost":          {lost: true, asks: 1},
-		"it comes late":       {lost: true, comes: true},
-		"nothing is lost":     {},
-		"it says nothing new": {comes: true},
-	} {
-		h := newHouse(t, nil)
-		h.join(on, "llama", 1, 0.9, card(1, 1, 4))
-		s := &tells{h: h, agent: on}
-		mark := wide(1, 20)
-		x := h.task("ann", "t1", mark)
-		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
-		if c.lost {
-			s.seq++
-		}
-		summary := func(n uint64) {
-			h.must(h.step(&bus.Summary{Agent: on, Boot: 1, Seq: n, State: bus.StateReady, Slots: 1,
-				Held: s.seq, Price: card(1, 1, 4)}))
-		}
-		summary(1)
-		summary(2) // in the same moment
-		if c.comes {
-			m := &bus.Holdings{Agent: on, Boot: 1, Seq: s.seq, Base: s.base, Coverage: 0.95,
-				Evidence: bus.EvidenceEvents}
-			h.must(h.step(m))
-		}
-		h.pass(hub.HearsWithin)
-		summary(3)
-		h.pass(hub.HearsWithin)
-		summary(4)
-		asked := 0
-		for _, l := range h.messages {
-			if m, ok := l.Body.(*bus.HoldControl); ok && m.Holdings {
-				asked++
-			}
-		}
-		if asked != c.asks {
-			t.Errorf("%s: it is asked %d times, want %d", name, asked, c.asks)
-		}
-		if believed := h.n.Believed(on, x) > 0; believed == (c.asks > 0) {
-			t.Errorf("%s: that it holds the prompt is believed: %v", name, believed)
-		}
-	}
-}
-
 // An agent sees that it is claimed as soon as the hub that claims it, and what it says then may come before
 // it is sold: the hub asks for it again when it is. Of agents that it does not sell it remembers so many.
 func TestAHubAsksWhoSpokeTooSoon(t *testing.T) {

@@ -75,9 +75,6 @@ func (n *Node) summarised(s *bus.Summary) error {
 		n.Forecasts.Priced(&a.Forecast)
 	}
 	n.settle.HeardLate(s.Agent, s.Late)
-	if n.fleet.Missed(&a.Agent, s.Held, a.Forecast.Cache.Heard()) {
-		a.Forecast.Cache.Missed()
-	}
 	return nil
 }
 

@@ -163,14 +163,6 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 	return []bus.Holdings{h}
 }
 
-// Said is the number of the last message; 0: nothing was said, or there is no state to say.
-func (s *State) Said() uint64 {
-	if s == nil {
-		return 0
-	}
-	return s.seq
-}
-
 // message makes a message that has no prefixes yet.
 func (s *State) message() bus.Holdings {
 	s.seq++

@@ -49,8 +49,6 @@ type Agent struct {
 	life      uint64 // of its engine in this boot, as it says
 	restarted bool   // nothing was answered since
 	askFrom   int64  // by Turn.Nano: before then it is not asked again what it holds
-	missed    uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
-	missedAt  int64  // by Turn.Nano: when it did
 }
 
 // Run is a task that an agent has, or may have.
@@ -291,22 +289,6 @@ const (
 	HearsWithin = 100 * time.Millisecond
 	mostEnded   = 256 // tasks of which a class learns the rest later, as one beside them takes long
 )
-
-// Missed compares the number of the last Holdings that a summary names with the last one heard. It reports
-// whether one was lost, and asks the agent to repeat all. Otherwise a loss that nothing follows would be
-// missed for a minute. A summary may overtake the Holdings before it, so a later one has to confirm the loss.
-func (r *Room[A]) Missed(a *Agent, said, heard uint64) bool {
-	switch {
-	case said <= heard:
-		a.missed = 0
-	case a.missed <= heard:
-		a.missed, a.missedAt = said, r.turn.Nano()
-	case r.turn.Nano()-a.missedAt >= int64(HearsWithin):
-		r.AskAll(a)
-		return true
-	}
-	return false
-}
 
 // AskAll asks an agent to report its whole cache again, unless it has just been asked.
 func (r *Room[A]) AskAll(a *Agent) {

@@ -87,15 +87,6 @@ func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 	return false
 }
 
-// Heard is the number of the last word that was taken in; 0: none was.
-func (b *Cache) Heard() uint64 { return b.reported.seq }
-
-// Missed notes that a message of the agent's report was lost: it does not count until all is sent again.
-func (b *Cache) Missed() {
-	b.reported.known, b.reported.part = false, -1
-	b.weigh()
-}
-
 // retell has the agent say these prefixes and no others.
 func (b *Cache) retell(all []uint64) {
 	still := make(said, len(all))
