@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/openai"
 	"souk/market"
 )
 
@@ -53,10 +52,9 @@ type Run struct {
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
 	gathered  gathered
-	form      *openai.Form // that the answer is asked for in; nil: none, or it cannot be told
-	pools     bool         // it is a pooling task: all of its answer is there at once
-	watch     *watch       // what a policy looks at; nil: none does
-	now       time.Time    // when the engine sent what is taken now
+	pools     bool      // it is a pooling task: all of its answer is there at once
+	watch     *watch    // what a policy looks at; nil: none does
+	now       time.Time // when the engine sent what is taken now
 }
 
 // NewRun begins to serve d at an engine that caches blocks of so many tokens.
@@ -66,8 +64,6 @@ func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
 	if from := d.Task.Resume; from != nil {
 		r.seq = from.Seq // its reader sees one stream
 		r.first = from.Seq
-	} else {
-		r.form = openai.FormOf(d.Task.Kind, d.Task.Body)
 	}
 	return r
 }
@@ -140,9 +136,6 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		if c.Thought > 0 {
 			r.thought = r.count - c.Count + c.Thought
 		}
-	}
-	if r.form != nil {
-		r.form.Add(c.Text, c.Extra)
 	}
 	var caught error
 	if r.watch != nil {
@@ -331,14 +324,6 @@ func (r *Run) End(a Answer, err error) Ending {
 	if c.Finish == "length" && res.Message == "" && d.MaxTokens < d.Task.MaxTokens {
 		res.Message = fmt.Sprintf("cut after %d tokens of the %d that max_tokens asks for: no agent that may serve it "+
 			"has a context with more room", c.Usage.Output, d.Task.MaxTokens)
-	}
-	if r.form != nil && err == nil {
-		if kept, ok := r.form.Kept(a.Finish); ok {
-			c.Form = bus.FormBroken
-			if kept {
-				c.Form = bus.FormKept
-			}
-		}
 	}
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {

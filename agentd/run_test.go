@@ -57,44 +57,6 @@ func TestRunServed(t *testing.T) {
 	}
 }
 
-// The hub hears whether an answer kept the form that it was asked for in, as far as that can be told.
-func TestTheFormOfAnAnswerIsSaid(t *testing.T) {
-	for name, c := range map[string]struct {
-		body, text, finish string
-		why                error
-		from               *bus.Resume
-		want               string
-	}{
-		"kept": {`{"response_format":{"type":"json_object"}}`, `{"a":1}`, "stop", nil, nil,
-			bus.FormKept},
-		"broken": {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "stop", nil, nil,
-			bus.FormBroken},
-		"cut":            {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "length", nil, nil, ""},
-		"none asked for": {`{}`, `{"a":1`, "stop", nil, nil, ""},
-		"cancelled": {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "stop", ErrCancelled,
-			nil, ""},
-		"begun by another": {`{"response_format":{"type":"json_object"}}`, `1}`, "stop", nil, &bus.Resume{},
-			""},
-		"not JSON, as body": {`{"response_format":`, `1}`, "stop", nil, nil, ""},
-	} {
-		for _, stream := range []bool{true, false} {
-			d := dispatch("h")
-			d.Task.Stream, d.Task.Kind, d.Task.Resume = stream, bus.KindChat, c.from
-			d.Task.Body = []byte(c.body)
-			r := NewRun(d, "a1", "tiny", 16)
-			for _, piece := range strings.SplitAfter(c.text, ":") {
-				if _, err := r.Take(Chunk{Text: piece, Count: 1, Events: 1}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			e := r.End(Answer{Finish: c.finish, Usage: market.Usage{Prompt: 48, Output: 2}}, c.why)
-			if got := e.Completion.Form; got != c.want {
-				t.Errorf("%s, stream %v: %q, want %q", name, stream, got, c.want)
-			}
-		}
-	}
-}
-
 func TestRunCollected(t *testing.T) {
 	d := dispatch("h")
 	d.Task.Stream = false

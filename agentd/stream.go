@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/openai"
 )
 
 // Stream is one answer on its way to its reader: its run, and the messages sent and kept. One caller at a
@@ -49,9 +48,7 @@ type Stream struct {
 // Load gives the answer its task's body, which came in pieces.
 func (s *Stream) Load(body []byte) {
 	r := s.run
-	if r.d.Task.Body = body; r.d.Task.Resume == nil {
-		r.form = openai.FormOf(r.d.Task.Kind, body)
-	}
+	r.d.Task.Body = body
 	if r.watch != nil {
 		r.watch.lag = lagOf(body)
 	}

@@ -94,11 +94,8 @@ type Completion struct {
 	// CodeMoved
 	Unsaid bool `msgpack:"unsaid,omitempty"`
 	// of the dispatch: Cost is for no fewer cached tokens, and Usage is what the engine found
-	Asserted int `msgpack:"asserted,omitempty"`
-	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or empty where no
-	// form is asked for or it is unknown
-	Form string `msgpack:"form,omitempty"`
-	Tool uint64 `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
+	Asserted int    `msgpack:"asserted,omitempty"`
+	Tool     uint64 `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
 	// output tokens that the engine's template leaves out of later prompts: reasoning
 	Thought int            `msgpack:"thought,omitempty"`
 	Cost    market.Credits `msgpack:"cost"`
@@ -110,12 +107,6 @@ type Completion struct {
 // FinishFiltered is the finish reason of an answer that its agent, or the engine, cut off: the client pays
 // for the part before.
 const FinishFiltered = "content_filter"
-
-// The agent's verdicts on the form of an answer.
-const (
-	FormKept   = "kept"
-	FormBroken = "broken"
-)
 
 // Billed returns the usage that is paid for: asserted prompt tokens, which the agent reported to hold, count
 // as cached whatever its engine found.

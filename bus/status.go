@@ -70,16 +70,6 @@ type ModelStatus struct {
 	Cards       Cards          `json:"cards" msgpack:"cards"`
 	// what its agents pool, see [Registration]: models of one name that differ in it stand apart
 	Pools string `json:"pools,omitempty" msgpack:"pools,omitempty"`
-	// ratings of answers of the agent of that Quality, by source; none: only its registered score is known
-	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`
-}
-
-// Heard is one source's rating of an agent's answers: gold, format or feedback.
-type Heard struct {
-	Source string `json:"source" msgpack:"source"`
-	// in answers; the registered score counts as 20
-	Weight float64 `json:"weight" msgpack:"weight" want:"any"`
-	Mean   float64 `json:"mean" msgpack:"mean"` // 0 to 1
 }
 
 // Cards holds the least and the most of the prices of several cards, each part by itself.

@@ -12,7 +12,6 @@ import (
 	"souk/hub/meeting"
 	"souk/hub/policy"
 	"souk/hub/predict"
-	"souk/hub/quality"
 	"souk/hub/queue"
 	"souk/hub/regime"
 	"souk/hub/settle"
@@ -78,8 +77,8 @@ func (n *Node) Judge() (all []float64) {
 			d := &said.Domains[i]
 			d.Paid("ann", 1)
 			d.Say("ann", 1)
-			d.Judge(quality.Gold, 0.5)
-			all = append(all, d.Q(0.7, [quality.Sources]bool{true, true, true}))
+			d.Judge(0.5)
+			all = append(all, d.Q(0.7, true, true))
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package hub_test
 import (
 	"crypto/sha256"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -58,12 +57,12 @@ func TestJudgementsMoveQuotes(t *testing.T) {
 		h.must(h.feedback("ann", fmt.Sprint("t", i), 0, false))
 	}
 	s := h.scored("a-1")
-	if s.Registered != 0.8 || s.Quality > 0.5 || s.Quality < 0.35 {
+	if s.Registered != 0.8 || s.Quality > 0.5 || s.Quality < 0.35 || len(s.Heard) != 1 ||
+		s.Heard[0].Source != "feedback" || s.Heard[0].Mean != 0 || s.Heard[0].Weight < 19 {
 		t.Errorf("one client calls all answers bad: %+v", s)
 	}
 	st := h.n.Status()
-	if m := st.Models[0]; m.Quality != s.Quality || len(m.Heard) != 2 || m.Heard[1].Source != "feedback" ||
-		m.Heard[1].Mean != 0 || m.Heard[1].Weight < 19 {
+	if m := st.Models[0]; m.Quality != s.Quality {
 		t.Errorf("status: %+v", m)
 	}
 	h.must(st.Validate())
@@ -120,23 +119,6 @@ func TestGoldIsTheWordOfJudges(t *testing.T) {
 	h.n.UseGold("a-1", true)
 	if with := h.scored("a-1").Quality; with <= without || without <= 0.5 {
 		t.Errorf("quality %v with gold, %v without", with, without)
-	}
-}
-
-// An agent that says its answers broke their form loses by it; what it says can gain it nothing.
-func TestABrokenFormLowersQuality(t *testing.T) {
-	said := map[string]float64{}
-	for _, form := range []string{"", bus.FormKept, bus.FormBroken, "as-later-versions-say"} {
-		h := newHouse(t, nil)
-		h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
-		for i := range 30 {
-			h.answered("ann", fmt.Sprint("t", i), "a-1", func(c *bus.Completion) { c.Form = form })
-		}
-		said[form] = h.scored("a-1").Quality
-	}
-	if said[""] != 0.8 || said[bus.FormKept] != 0.8 || said["as-later-versions-say"] != 0.8 ||
-		math.Abs(said[bus.FormBroken]-0.8*(1-28.0/48)) > 0.03 {
-		t.Errorf("%v", said)
 	}
 }
 

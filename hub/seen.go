@@ -138,7 +138,7 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 				forecast.Believed(max(0, how.Account.TTFTUS), ran), h.Expected.First)
 		}
 		if h.Rec.Boot == a.Reg().Boot &&
-			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client(), c.Cost, how.Account) {
+			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client(), c.Cost) {
 			x.Queue.News()
 		}
 	}

@@ -103,9 +103,8 @@ func (r *Room) Judged(a *Agent, domain string, m *bus.Feedback) bool {
 	return r.rate(a)
 }
 
-func (r *Room) Paid(a *Agent, domain *string, label, client string, cost market.Credits,
-	c *bus.Completion) bool {
-	*domain = a.Answers.Served(label, client, float64(cost), c)
+func (r *Room) Paid(a *Agent, domain *string, label, client string, cost market.Credits) bool {
+	*domain = a.Answers.Served(label, client, float64(cost))
 	return r.rate(a)
 }
 

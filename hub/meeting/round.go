@@ -278,12 +278,6 @@ func (r *Room) Tell(s *bus.Status) {
 			Free: a.Free(r.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
 			// of one that is kept as long as most
 			SlotPrice:   market.PerSecond(rate.PriceAt(at), a.Usual()),
-			MaxModelLen: a.Reg().MaxModelLen, Cards: bus.Cards{Least: a.Reg().Price, Most: a.Reg().Price}},
-			func() (all []bus.Heard) {
-				for _, h := range a.Forecast.Answers.Heard(0) {
-					all = append(all, bus.Heard{Source: h.Source, Weight: h.Weight, Mean: min(1, h.Mean)})
-				}
-				return all
-			})
+			MaxModelLen: a.Reg().MaxModelLen, Cards: bus.Cards{Least: a.Reg().Price, Most: a.Reg().Price}})
 	}
 }

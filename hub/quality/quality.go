@@ -1,19 +1,16 @@
 // Package quality learns how good an agent's answers are, in each domain, from what others say of them.
 //
-// Three sources say something, and each is kept apart:
+// Two sources say something, and each is kept apart:
 //
 //	gold      answers that were compared with a reference, by who the operator trusts with that
-//	format    answers that kept, or broke, the form they were asked for in
 //	feedback  clients' judgements of answers that they paid for
 //
 // With s the registered score, which counts as Prior answers, m the mean of what a source said, and w what
 // that counts,
 //
-//	Q = (Prior*s + sum of w*m over gold, feedback) / (Prior + sum of w) * (1 - broken)
-//	broken = answers that broke their form / (Prior + answers)
+//	Q = (Prior*s + sum of w*m) / (Prior + sum of w)
 //
-// What a source said fades, so w has a bound (see memory). Q is from 0 to 1, and no better judgement lowers
-// it. Format only ever lowers it: who judges is the agent's own side.
+// What a source said fades, so w has a bound. Q is from 0 to 1, and no better judgement lowers it.
 //
 // Of feedback one client has at most one part of as many as there are clients, and at most its part of what
 // was paid: what many names of one account say counts no more than what that account pays for.
@@ -23,19 +20,6 @@ import (
 	"cmp"
 	"slices"
 )
-
-// Source says where a judgement comes from.
-type Source uint8
-
-const (
-	Gold Source = iota
-	Format
-	Feedback
-
-	Sources = 3
-)
-
-func (s Source) String() string { return [...]string{"gold", "format", "feedback"}[s] }
 
 const (
 	// Prior is the number of answers as which the registered score counts.
@@ -47,26 +31,23 @@ const (
 	paidKept = 1000
 )
 
-// memory bounds how many answers a source counts for.
-var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior}
+// How many answers a source counts for at most.
+const (
+	mostGold     = 200
+	mostFeedback = Prior
+)
 
 // Score sums up the judgements of an agent's answers in one domain. The zero Score has heard nothing.
 type Score struct {
-	Said   [Sources]tally // but of Feedback
-	Voices []voice        // by client
+	Gold   tally
+	Voices []voice // by client
+	Said   uint64  // by clients, in all
 }
 
 // tally is a mean of what was said of late.
 type tally struct {
 	Weight, Sum float64
 	Count       uint64 // in all
-}
-
-func (t *tally) add(of, most float64) {
-	keep := 1 - 1/most
-	t.Weight = float64(t.Weight*keep) + 1
-	t.Sum = float64(t.Sum*keep) + of
-	t.Count++
 }
 
 // voice is a client that paid for answers.
@@ -76,8 +57,13 @@ type voice struct {
 	Weight, Sum float64 // of its judgements
 }
 
-// Judge takes in a judgement, from 0 to 1, of a source other than Feedback.
-func (s *Score) Judge(of Source, share float64) { s.Said[of].add(share, memory[of]) }
+// Judge takes in a judgement, from 0 to 1, by a reference answer.
+func (s *Score) Judge(share float64) {
+	const keep = 1 - 1.0/mostGold
+	s.Gold.Weight = float64(s.Gold.Weight*keep) + 1
+	s.Gold.Sum = float64(s.Gold.Sum*keep) + share
+	s.Gold.Count++
+}
 
 // Paid takes in that a client has paid for an answer.
 func (s *Score) Paid(client string, cost float64) {
@@ -117,7 +103,7 @@ func (s *Score) Say(client string, share float64) bool {
 	if ok {
 		v := &s.Voices[i]
 		v.Weight, v.Sum = v.Weight+1, v.Sum+share
-		s.Said[Feedback].Count++
+		s.Said++
 	}
 	return ok
 }
@@ -145,7 +131,7 @@ func (s *Score) feedback() (weight, sum float64) {
 		if total > 0 {
 			part = min(part, v.Paid/total)
 		}
-		w := min(v.Weight, memory[Feedback]*part)
+		w := min(v.Weight, mostFeedback*part)
 		weight += w
 		sum += float64(w * (v.Sum / v.Weight))
 	}
@@ -160,44 +146,33 @@ type Heard struct {
 	Mean   float64 // 0 to 1; 0 where Weight is 0
 }
 
-// heard returns the weight and sum of a source's judgements; of Format, the share of all answers that did not
-// break their form.
-func (s *Score) heard(of Source) (weight, sum float64) {
-	if of == Feedback {
-		return s.feedback()
-	}
-	return s.Said[of].Weight, s.Said[of].Sum
-}
-
 // Heard lists what the sources said that said anything, in their order.
 func (s *Score) Heard() (list []Heard) {
-	for of := range Source(Sources) {
-		if weight, sum := s.heard(of); weight > 0 {
-			list = append(list, Heard{of.String(), s.Said[of].Count, weight, sum / weight})
-		}
+	if g := &s.Gold; g.Weight > 0 {
+		list = append(list, Heard{"gold", g.Count, g.Weight, g.Sum / g.Weight})
+	}
+	if weight, sum := s.feedback(); weight > 0 {
+		list = append(list, Heard{"feedback", s.Said, weight, sum / weight})
 	}
 	return list
 }
 
 // Q returns the quality of answers, 0 to 1, given the registered score, by the sources in use.
-func (s *Score) Q(registered float64, use [Sources]bool) float64 {
+func (s *Score) Q(registered float64, gold, feedback bool) float64 {
 	weight, sum := float64(Prior), float64(Prior*registered)
-	for of := range Source(Sources) {
-		if of == Format || !use[of] {
-			continue
-		}
-		w, x := s.heard(of)
+	if gold {
+		weight += s.Gold.Weight
+		sum += s.Gold.Sum
+	}
+	if feedback {
+		w, x := s.feedback()
 		weight += w
 		sum += x
 	}
-	q := sum / weight
-	if f := &s.Said[Format]; use[Format] {
-		q *= 1 - (f.Weight-f.Sum)/(Prior+f.Weight)
+	if q := sum / weight; q > 0 {
+		return min(1, q)
 	}
-	if !(q > 0) {
-		return 0
-	}
-	return min(1, q)
+	return 0
 }
 
 // Agent holds the judgements of an agent's answers, by domain.

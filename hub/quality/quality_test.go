@@ -9,21 +9,17 @@ import (
 	"souk/bus/learned"
 )
 
-// all uses every source.
-var all = [Sources]bool{true, true, true}
-
-// Where nobody has said anything, or all kept the form that they were asked for, the registered score stands.
+// Where nobody has said anything the registered score stands.
 func TestTheRegisteredScoreStands(t *testing.T) {
 	for _, score := range []float64{0, 0.1, 0.7, 1} {
 		var s Score
-		if got := s.Q(score, all); math.Abs(got-score) > 1e-12 {
+		if got := s.Q(score, true, true); math.Abs(got-score) > 1e-12 {
 			t.Errorf("nothing was said, and Q is %v of %v", got, score)
 		}
 		for i := range 500 {
 			s.Paid(fmt.Sprint("c-", i%7), 1)
-			s.Judge(Format, 1)
 		}
-		if got := s.Q(score, all); math.Abs(got-score) > 1e-12 {
+		if got := s.Q(score, true, true); math.Abs(got-score) > 1e-12 {
 			t.Errorf("nobody judged, and Q is %v of %v", got, score)
 		}
 	}
@@ -31,7 +27,7 @@ func TestTheRegisteredScoreStands(t *testing.T) {
 
 // said is one thing that happens to a score.
 type said struct {
-	of     Source
+	gold   bool
 	client string
 	share  float64
 	cost   float64
@@ -39,8 +35,8 @@ type said struct {
 
 func (x said) to(s *Score) {
 	switch {
-	case x.of != Feedback:
-		s.Judge(x.of, x.share)
+	case x.gold:
+		s.Judge(x.share)
 	default:
 		s.Paid(x.client, x.cost)
 		if x.share >= 0 {
@@ -51,9 +47,9 @@ func (x said) to(s *Score) {
 
 func history(r *rand.Rand, n int) (list []said) {
 	for range n {
-		x := said{of: Source(r.IntN(Sources)), share: r.Float64(), client: fmt.Sprint("c-", r.IntN(100)),
+		x := said{gold: r.IntN(2) == 0, share: r.Float64(), client: fmt.Sprint("c-", r.IntN(100)),
 			cost: math.Exp(4 * r.NormFloat64())}
-		if x.of == Feedback && r.IntN(3) == 0 {
+		if !x.gold && r.IntN(3) == 0 {
 			x.share = -1 // it says nothing
 		}
 		list = append(list, x)
@@ -82,7 +78,7 @@ func TestQIsBoundedAndMonotone(t *testing.T) {
 			}
 			x.to(&after)
 		}
-		was, is := before.Q(score, all), after.Q(score, all)
+		was, is := before.Q(score, true, true), after.Q(score, true, true)
 		if !(was >= 0 && was <= 1 && is >= 0 && is <= 1) {
 			t.Fatalf("Q is %v, and then %v", was, is)
 		}
@@ -92,10 +88,8 @@ func TestQIsBoundedAndMonotone(t *testing.T) {
 		if is > was {
 			raised++
 		}
-		use := all
-		use[better.of] = false
-		if a, b := before.Q(score, use), after.Q(score, use); a != b {
-			t.Fatalf("%v is not used, and moves Q from %v to %v", better.of, a, b)
+		if a, b := before.Q(score, !better.gold, better.gold), after.Q(score, !better.gold, better.gold); a != b {
+			t.Fatalf("gold: %v is not used, and moves Q from %v to %v", better.gold, a, b)
 		}
 	}
 	if raised < 500 {
@@ -107,12 +101,11 @@ func TestQIsBoundedAndMonotone(t *testing.T) {
 func TestSourcesAreKeptApart(t *testing.T) {
 	var s Score
 	for range 10 {
-		s.Judge(Gold, 1)
-		s.Judge(Format, 1)
+		s.Judge(1)
 		s.Paid("ann", 1)
 		s.Say("ann", 0.25)
 	}
-	want := map[string]float64{"gold": 1, "format": 1, "feedback": 0.25}
+	want := map[string]float64{"gold": 1, "feedback": 0.25}
 	for _, h := range s.Heard() {
 		if math.Abs(h.Mean-want[h.Source]) > 0.03 || h.Weight < 7 || h.Weight > 10 || h.Count != 10 {
 			t.Errorf("%+v, want a mean of %v of 10", h, want[h.Source])
@@ -122,24 +115,8 @@ func TestSourcesAreKeptApart(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("nothing is shown of %v", want)
 	}
-	only := func(of Source) float64 {
-		var use [Sources]bool
-		use[of] = true
-		return s.Q(0.5, use)
-	}
-	if g, f := only(Gold), only(Feedback); g < 0.6 || f > 0.45 || only(Format) != 0.5 {
-		t.Errorf("gold alone gives %v, feedback %v, format %v", g, f, only(Format))
-	}
-}
-
-// Answers that break their form are worth nothing, and count as what they are of all answers.
-func TestBrokenAnswersLowerQ(t *testing.T) {
-	var s Score
-	for i := range 1000 {
-		s.Judge(Format, float64(min(1, i%4)))
-	}
-	if q := s.Q(0.8, all); q < 0.8*0.72 || q > 0.8*0.8 {
-		t.Errorf("a quarter of the answers is broken, and Q is %v of 0.8", q)
+	if g, f := s.Q(0.5, true, false), s.Q(0.5, false, true); g < 0.6 || f > 0.45 || s.Q(0.5, false, false) != 0.5 {
+		t.Errorf("gold alone gives %v, feedback %v, none %v", g, f, s.Q(0.5, false, false))
 	}
 }
 
@@ -162,7 +139,7 @@ func TestAFloodOfOneClientMovesQByItsShare(t *testing.T) {
 						}
 					}
 				}
-				return s.Q(0.5, all)
+				return s.Q(0.5, true, true)
 			}
 			if d := score(1) - score(0); d > 1/float64(clients) || d <= 0 {
 				t.Errorf("one of %d clients, others say %v: it moves Q by %v", clients, others, d)
@@ -189,7 +166,7 @@ func TestManyNamesOfOneAccount(t *testing.T) {
 				honest += v.Paid
 			}
 		}
-		return s.Q(0.5, all), honest
+		return s.Q(0.5, true, true), honest
 	}
 	for _, names := range []int{1, 2, 10, 50, 200} {
 		low, kept := score(names, 0)
@@ -229,15 +206,15 @@ func TestWhoHasPaidIsHeard(t *testing.T) {
 		t.Error("who never paid is heard")
 	}
 	s.Paid("ann", 1)
-	if !s.Say("ann", 0) || s.Q(0.8, all) >= 0.8 {
+	if !s.Say("ann", 0) || s.Q(0.8, true, true) >= 0.8 {
 		t.Error("who paid is not heard")
 	}
-	was := s.Q(0.8, all)
+	was := s.Q(0.8, true, true)
 	for i := range 20000 {
 		s.Paid(fmt.Sprint("c-", i%500), 1)
-		s.Judge(Gold, 0.8)
+		s.Judge(0.8)
 	}
-	if is := s.Q(0.8, all); is <= was || is < 0.799 {
+	if is := s.Q(0.8, true, true); is <= was || is < 0.799 {
 		t.Errorf("Q is still %v, and was %v", is, was)
 	}
 	if len(s.Voices) > voicesKept {
@@ -279,7 +256,7 @@ func TestWrittenDownAndReadAgain(t *testing.T) {
 				name := fmt.Sprint("d-", d)
 				x.to(a.In(name))
 				x.to(b.In(name))
-				if p, q := a.In(name).Q(0.5, all), b.In(name).Q(0.5, all); p != q {
+				if p, q := a.In(name).Q(0.5, true, true), b.In(name).Q(0.5, true, true); p != q {
 					t.Fatalf("%s: %v, and %v after it was read", name, p, q)
 				}
 			}

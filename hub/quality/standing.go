@@ -13,14 +13,13 @@ import (
 // of it is heard after an answer has ended, and moves quotes of later tasks alone.
 type Judging struct {
 	Gold     bool `yaml:"gold"`     // of judges, by reference answers
-	Format   bool `yaml:"format"`   // answers that break the form that they are asked for in
 	Feedback bool `yaml:"feedback"` // of clients
 	// clients whose word of a reference answer (gold, in a feedback) is believed; of others it is a feedback
 	Judges []string `yaml:"judges"`
 }
 
 // Default listens to all.
-func Default() Judging { return Judging{Gold: true, Format: true, Feedback: true} }
+func Default() Judging { return Judging{Gold: true, Feedback: true} }
 
 // mostJudges bounds who may be named as judges.
 const mostJudges = 64
@@ -68,8 +67,7 @@ func (s *Standing) Rate(j Judging) (changed bool) {
 	for i, d := range s.domains {
 		q := d.Score
 		if x := s.said.Find(d.Domain); x != nil {
-			use := [Sources]bool{Gold: j.Gold, Format: j.Format, Feedback: j.Feedback}
-			if learned := x.Q(d.Score, use); math.Abs(learned-d.Score) > step/2 {
+			if learned := x.Q(d.Score, j.Gold, j.Feedback); math.Abs(learned-d.Score) > step/2 {
 				q = math.Round(learned/step) * step
 			}
 		}
@@ -87,7 +85,7 @@ func (s *Standing) Rated() (by []float64, text string) { return s.rated, s.text 
 
 // Served takes in a task of a domain that was paid by a client. It returns the domain that the answer is
 // judged in; "": in none.
-func (s *Standing) Served(label, client string, cost float64, c *bus.Completion) (domain string) {
+func (s *Standing) Served(label, client string, cost float64) (domain string) {
 	i := DomainOf(s.domains, label)
 	if i < 0 {
 		return ""
@@ -97,13 +95,6 @@ func (s *Standing) Served(label, client string, cost float64, c *bus.Completion)
 		return ""
 	}
 	x.Paid(client, cost)
-	if c.Outcome == bus.OutcomeDone {
-		kept := 1.0
-		if c.Form == bus.FormBroken {
-			kept = 0
-		}
-		x.Judge(Format, kept)
-	}
 	return s.domains[i].Domain
 }
 
@@ -113,7 +104,7 @@ func (s *Standing) Judge(j Judging, domain string, f *bus.Feedback) {
 	switch {
 	case x == nil:
 	case f.Gold && slices.Contains(j.Judges, f.Client):
-		x.Judge(Gold, f.Quality)
+		x.Judge(f.Quality)
 	default:
 		x.Say(f.Client, f.Quality)
 	}
@@ -130,17 +121,13 @@ type Scored struct {
 // Scored lists it by registered domain.
 func (s *Standing) Scored() (list []Scored) {
 	for i, d := range s.domains {
-		list = append(list, Scored{d.Domain, d.Score, s.rated[i], s.Heard(i)})
+		x := Scored{Domain: d.Domain, Registered: d.Score, Quality: s.rated[i]}
+		if said := s.said.Find(d.Domain); said != nil {
+			x.Heard = said.Heard()
+		}
+		list = append(list, x)
 	}
 	return list
-}
-
-// Heard returns the sources' judgements in the i-th registered domain.
-func (s *Standing) Heard(i int) []Heard {
-	if x := s.said.Find(s.domains[i].Domain); x != nil {
-		return x.Heard()
-	}
-	return nil
 }
 
 // DomainOf returns the index of the agent's domain for a task: that of its label if there is one, else the

@@ -24,13 +24,12 @@ func TestAStandingMovesByDomain(t *testing.T) {
 	if s.Rate(j) {
 		t.Error("nothing was said, and the standing has changed")
 	}
-	done := &bus.Completion{Outcome: bus.OutcomeDone}
-	if d := s.Served("law", "ann", 1, done); d != "math" {
+	if d := s.Served("law", "ann", 1); d != "math" {
 		t.Errorf("an answer of another domain is judged in %q", d)
 	}
 	_, before := s.Rated()
 	for range 30 {
-		d := s.Served("code", "ann", 1, done)
+		d := s.Served("code", "ann", 1)
 		if d != "code" {
 			t.Fatalf("it is judged in %q", d)
 		}
@@ -44,8 +43,8 @@ func TestAStandingMovesByDomain(t *testing.T) {
 		t.Errorf("%v, %s", by, text)
 	}
 	list := s.Scored()
-	if len(list) != 2 || list[1].Registered != 0.4 || list[1].Quality != by[1] || len(list[1].Heard) != 2 ||
-		list[1].Heard[1].Count != 30 {
+	if len(list) != 2 || list[1].Registered != 0.4 || list[1].Quality != by[1] || len(list[1].Heard) != 1 ||
+		list[1].Heard[0].Count != 30 {
 		t.Errorf("%+v", list)
 	}
 	s.Judge(j, "law", &bus.Feedback{Client: "ann", Quality: 0}) // of which nothing was served
@@ -54,31 +53,29 @@ func TestAStandingMovesByDomain(t *testing.T) {
 		t.Error("it is registered for one domain, and has two")
 	}
 	s.Register(nil)
-	if s.Rate(j); s.Served("math", "ann", 1, done) != "" {
+	if s.Rate(j); s.Served("math", "ann", 1) != "" {
 		t.Error("an agent without a domain is judged in one")
 	}
 }
 
-// Gold is the word of judges alone; a broken form counts of answers that were finished; what is not used
-// counts for nothing, and what was said is kept and forgotten as a whole.
+// Gold is the word of judges alone; what is not used counts for nothing, and what was said is kept and forgotten
+// as a whole.
 func TestWhoseWordCounts(t *testing.T) {
 	s, j := registered(), Default()
 	j.Judges = []string{"ann"}
 	for range 20 {
 		for _, client := range []string{"ann", "bob"} {
-			d := s.Served("math", client, 1, &bus.Completion{Outcome: bus.OutcomeDone, Form: bus.FormKept})
+			d := s.Served("math", client, 1)
 			s.Judge(j, d, &bus.Feedback{Client: client, Quality: 0, Gold: true})
 		}
-		s.Served("math", "bob", 1, &bus.Completion{Outcome: bus.OutcomeCancelled, Form: bus.FormBroken})
 	}
 	var said []string
-	for _, h := range s.Heard(0) {
-		said = append(said, h.Source)
-		if want := map[string]uint64{"gold": 20, "format": 40, "feedback": 20}[h.Source]; h.Count != want {
-			t.Errorf("%s: %d judgements, want %d", h.Source, h.Count, want)
+	for _, h := range s.Scored()[0].Heard {
+		if said = append(said, h.Source); h.Count != 20 {
+			t.Errorf("%s: %d judgements, want 20", h.Source, h.Count)
 		}
 	}
-	if !slices.Equal(said, []string{"gold", "format", "feedback"}) {
+	if !slices.Equal(said, []string{"gold", "feedback"}) {
 		t.Errorf("%v", said)
 	}
 	s.Rate(Judging{})

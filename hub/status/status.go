@@ -103,9 +103,8 @@ func (r *Room) Closed(waits bool) (why string, again time.Duration) {
 	return "", 0
 }
 
-// Add adds an agent of so many slots to what a hub says. m is what there is to say of that agent alone, and
-// heard what was said of its answers.
-func Add(s *bus.Status, slots int, m bus.ModelStatus, heard func() []bus.Heard) {
+// Add adds an agent of so many slots to what a hub says. m is what there is to say of that agent alone.
+func Add(s *bus.Status, slots int, m bus.ModelStatus) {
 	s.Agents++
 	s.Slots += slots
 	s.Free += m.Free
@@ -113,17 +112,14 @@ func Add(s *bus.Status, slots int, m bus.ModelStatus, heard func() []bus.Heard) 
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Pools, b.Pools))
 	})
 	if !ok {
-		m.Heard = heard()
 		s.Models = slices.Insert(s.Models, i, m)
 		return
 	}
 	x := &s.Models[i]
 	x.Agents++
 	x.Free += m.Free
-	if m.Quality > x.Quality {
-		x.Quality, x.Heard = m.Quality, heard()
-	}
-	x.TTFTUS, x.SlotPrice = min(x.TTFTUS, m.TTFTUS), min(x.SlotPrice, m.SlotPrice)
+	x.Quality, x.TTFTUS = max(x.Quality, m.Quality), min(x.TTFTUS, m.TTFTUS)
+	x.SlotPrice = min(x.SlotPrice, m.SlotPrice)
 	x.MaxModelLen, x.Cards = max(x.MaxModelLen, m.MaxModelLen), x.Cards.With(m.Cards)
 	if m.Price.Miss+m.Price.Out < x.Price.Miss+x.Price.Out {
 		x.Price = m.Price

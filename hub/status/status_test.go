@@ -99,16 +99,14 @@ func TestWhyTasksAreRefused(t *testing.T) {
 	}
 }
 
-// Of agents of one model the best is said of each, and what is said of its answers is of the one whose are
-// best.
+// Of agents of one model the best is said of each.
 func TestAStatusAddsUp(t *testing.T) {
 	var s bus.Status
 	add := func(model string, slots, free int, quality float64, miss market.Credits, ttft int64) {
 		card := market.Price{Miss: miss, Out: miss}
 		Add(&s, slots, bus.ModelStatus{Model: model, Agents: 1, Free: free, Quality: quality, Price: card,
 			TTFTUS: ttft, SlotPrice: 100 - miss, MaxModelLen: int(miss),
-			Cards: bus.Cards{Least: card, Most: card}},
-			func() []bus.Heard { return []bus.Heard{{Source: "gold", Mean: quality}} })
+			Cards: bus.Cards{Least: card, Most: card}})
 	}
 	add("qwen", 2, 1, 0.5, 10, 30)
 	add("llama", 4, 4, 0.9, 20, 20)
@@ -120,10 +118,10 @@ func TestAStatusAddsUp(t *testing.T) {
 	llama, qwen := s.Models[0], s.Models[1]
 	if llama.Model != "llama" || llama.Agents != 2 || llama.Free != 4 || llama.Quality != 0.9 ||
 		llama.Price.Miss != 5 || llama.TTFTUS != 20 || llama.SlotPrice != 80 || llama.MaxModelLen != 20 ||
-		llama.Cards.Least.Miss != 5 || llama.Cards.Most.Miss != 20 || llama.Heard[0].Mean != 0.9 {
+		llama.Cards.Least.Miss != 5 || llama.Cards.Most.Miss != 20 {
 		t.Errorf("%+v", llama)
 	}
-	if qwen.Quality != 0.6 || qwen.Heard[0].Mean != 0.6 || qwen.Price.Miss != 10 || qwen.TTFTUS != 30 {
+	if qwen.Quality != 0.6 || qwen.Price.Miss != 10 || qwen.TTFTUS != 30 {
 		t.Errorf("%+v", qwen)
 	}
 }

@@ -101,10 +101,8 @@ func (o *watch) Wake(now time.Time) ([]virtual.Placed, time.Time) {
 	return place, next
 }
 
-// standing is an engine's for a kind of question; uses says that references judge it.
+// standing is an engine's for a kind of question.
 func (o *watch) standing(i, kind int) *quality.Score { return o.kinds[i].In(o.w.Set.kinds[kind]) }
-
-var uses = [quality.Sources]bool{quality.Gold: true}
 
 // send has every way say what it expects, and hears that the task goes there.
 func (o *watch) send(now time.Duration, i int, q *virtual.Request) {
@@ -124,7 +122,7 @@ func (o *watch) send(now time.Duration, i int, q *virtual.Request) {
 	card := o.w.Fleet.Engines[i].Card
 	h.says = append(h.says, expected{h.hub.TTFT, float64(card.Cost(market.Usage{Prompt: q.Prompt,
 		Cached: h.task.Believed, Output: int(math.Round(h.hub.Output))})),
-		o.standing(i, o.w.Kind(q)).Q(o.w.Fleet.Engines[i].Score, uses)})
+		o.standing(i, o.w.Kind(q)).Q(o.w.Fleet.Engines[i].Score, true, false)})
 	m, n := o.means[i].sum, max(1, o.means[i].n)
 	h.says = append(h.says, expected{m.latency / n, m.cost / n, m.quality / n})
 }
@@ -152,7 +150,7 @@ func (o *watch) Done(now time.Time, q *virtual.Request, u market.Usage, v *virtu
 	}
 	o.hub.Ended(&o.view, &h.task, h.hub)
 	o.held[i].Put(q.Hashes[:(q.Prompt+q.Output-1)/blockSize])
-	o.standing(i, o.w.Kind(q)).Judge(quality.Gold, came.quality)
+	o.standing(i, o.w.Kind(q)).Judge(came.quality)
 	m := &o.means[i]
 	m.sum = expected{m.sum.latency + came.latency, m.sum.cost + came.cost, m.sum.quality + came.quality}
 	m.n++
