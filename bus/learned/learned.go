@@ -36,7 +36,7 @@ func Sealed(data []byte) ([]byte, error) {
 	return append(data, sum[:]...), nil
 }
 
-// Read reads a sealed struct into an empty one, given by pointer. What the sum is right of was written here, so
+// Read reads a sealed struct into an empty one, given by pointer. What has the right sum was written here, so
 // nothing else is asked of it.
 func Read(data []byte, v any) error {
 	head, end := head(v), len(data)-sha256.Size

@@ -8,7 +8,7 @@ import (
 	"souk/market"
 )
 
-// session is what is remembered of a session between its turns.
+// session remembers one between its turns.
 type session struct {
 	role   policy.ID
 	parent policy.ID

@@ -88,7 +88,8 @@ func TestQIsBoundedAndMonotone(t *testing.T) {
 		if is > was {
 			raised++
 		}
-		if a, b := before.Q(score, !better.gold, better.gold), after.Q(score, !better.gold, better.gold); a != b {
+		gold, feedback := !better.gold, better.gold
+		if a, b := before.Q(score, gold, feedback), after.Q(score, gold, feedback); a != b {
 			t.Fatalf("gold: %v is not used, and moves Q from %v to %v", better.gold, a, b)
 		}
 	}
@@ -115,8 +116,9 @@ func TestSourcesAreKeptApart(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("nothing is shown of %v", want)
 	}
-	if g, f := s.Q(0.5, true, false), s.Q(0.5, false, true); g < 0.6 || f > 0.45 || s.Q(0.5, false, false) != 0.5 {
-		t.Errorf("gold alone gives %v, feedback %v, none %v", g, f, s.Q(0.5, false, false))
+	g, f, none := s.Q(0.5, true, false), s.Q(0.5, false, true), s.Q(0.5, false, false)
+	if g < 0.6 || f > 0.45 || none != 0.5 {
+		t.Errorf("gold alone gives %v, feedback %v, none %v", g, f, none)
 	}
 }
 

@@ -58,8 +58,8 @@ func TestAStandingMovesByDomain(t *testing.T) {
 	}
 }
 
-// Gold is the word of judges alone; what is not used counts for nothing, and what was said is kept and forgotten
-// as a whole.
+// Gold is the word of judges alone; what is not used counts for nothing, and what was said is kept and
+// forgotten as a whole.
 func TestWhoseWordCounts(t *testing.T) {
 	s, j := registered(), Default()
 	j.Judges = []string{"ann"}
