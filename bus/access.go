@@ -31,7 +31,9 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 		return Access{Write: []string{TreasuryKey, TreasuryLedKey},
 			Read: []string{HubsPrefix, LedPrefix, VouchPrefix}}, nil
 	case RoleOperator:
-		return Access{Write: []string{MarketPrefix, KeysPrefix, GroupsPrefix}}, nil
+		return Access{Write: []string{MarketPrefix, KeysPrefix, GroupsPrefix},
+			Read: []string{HubsPrefix, LedPrefix, TreasuryKey, DoorsPrefix, GatewaysPrefix, AgentsPrefix,
+				ClaimsPrefix}}, nil
 	}
 	return Access{}, nil
 }

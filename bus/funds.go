@@ -30,6 +30,7 @@ const (
 	OpClose  = "close"  // a hub that has given everything back ends
 	// an operator: the journal of Hub is gone for good, and clients' money there comes back to them
 	OpWriteOff = "writeoff"
+	OpSums     = "sums" // an operator: what all clients have, and which hubs there are
 )
 
 // FundsEvery is how often a hub that leads asks the treasury for its allotments. So a grant whose answer was
@@ -150,10 +151,14 @@ type FundsReply struct {
 	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty" want:"sum"`
 	// to such a request: the treasury's
 	Attest *Attest `json:"attest,omitempty" msgpack:"attest,omitempty"`
+	// sums: of all clients, what they paid in; Prepaid, Allotted and Hubs are of all, too. Who leads, and
+	// when its creds end; 0: never
+	Deposits market.Credits `json:"deposits,omitempty" msgpack:"deposits,omitempty" want:"sum"`
+	Expires  int64          `json:"expires_ms,omitempty" msgpack:"expires,omitempty" want:"unix"`
 	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
 	Here tip.Sum `json:"-" msgpack:"-"`
 	// balance: all hubs that were granted more than they returned; remit: those that may owe the agent
-	// something
+	// something; sums: all that have not ended
 	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
 

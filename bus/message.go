@@ -14,7 +14,7 @@ var (
 		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},
 		&CompletionAck{}, &StreamControl{}, &Summary{}, &Holdings{}, &HubQuote{}, &Quote{}, &Call{}, &Ask{},
 		&Cancel{}, &HoldControl{}, &Feedback{}, &Status{}, &FundsRequest{}, &FundsReply{}, &Recall{},
-		&RecallReply{}, &SessionEnd{}, &SessionEnded{}, &BodyAsk{}, &BodyPiece{},
+		&RecallReply{}, &Feed{}, &SessionEnd{}, &SessionEnded{}, &BodyAsk{}, &BodyPiece{},
 	}
 	entries = []any{
 		&Registration{}, &Claim{}, &HubEntry{}, &TreasuryEntry{}, &MarketConfig{}, &APIKey{}, &PrefixKeys{},

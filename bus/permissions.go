@@ -98,9 +98,9 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 		hear("ledger.>")
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleOperator:
-		say("ledger.{deposit,payout,move,budget,distribute,remit,refund,month,writeoff}."+me,
-			"ledger.balance.*."+me)
-		hear("status.*")
+		say("ledger.{deposit,payout,move,budget,distribute,remit,refund,month,writeoff,sums}."+me,
+			"ledger.balance.*."+me, "hub.*.watch."+me)
+		hear("status.*", "feed.*")
 	case RoleViewer:
 		say("hub.*.watch." + me)
 		hear("status.*", "feed.*")

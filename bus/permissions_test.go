@@ -43,8 +43,8 @@ func TestPermissionsOf(t *testing.T) {
 		{RoleOperator, IDs{Name: "O"},
 			`souk.v1.ledger.deposit.O souk.v1.ledger.payout.O souk.v1.ledger.move.O souk.v1.ledger.budget.O
 			souk.v1.ledger.distribute.O souk.v1.ledger.remit.O souk.v1.ledger.refund.O souk.v1.ledger.month.O souk.v1.ledger.writeoff.O
-			souk.v1.ledger.balance.*.O`,
-			`souk.v1.status.* _INBOX.O.>`},
+			souk.v1.ledger.sums.O souk.v1.ledger.balance.*.O souk.v1.hub.*.watch.O`,
+			`souk.v1.status.* souk.v1.feed.* _INBOX.O.>`},
 		{RoleViewer, IDs{Name: "V"}, `souk.v1.hub.*.watch.V`,
 			`souk.v1.status.* souk.v1.feed.* _INBOX.V.>`},
 	} {

@@ -6,7 +6,6 @@ import (
 	"souk/bus"
 	"souk/hub/account"
 	"souk/hub/policy"
-	"souk/hub/quality"
 	"souk/hub/regime"
 )
 
@@ -41,12 +40,7 @@ func (n *Node) Status() *bus.Status {
 
 // Stats is a copy of the counts.
 func (n *Node) Stats() Stats {
-	s := n.stats.Copy(func(agent string) []quality.Scored {
-		if a := n.fleet.Find(agent); a != nil {
-			return a.Forecast.Answers.Scored()
-		}
-		return nil
-	})
+	s := n.meeting.Counted(&n.stats)
 	s.Faults = n.turn.Faults
 	s.Tally, s.Counts = n.admission.Tally(), n.settle.Counts()
 	s.Open, s.Waiting = n.admission.Open(), n.Queue.Waiting()

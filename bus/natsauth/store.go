@@ -44,6 +44,9 @@ type Store struct {
 // Valid is the default validity of creds.
 const Valid = 90 * 24 * time.Hour
 
+// Warn is how long before the end of creds or a certificate whoever looks after them is told.
+const Warn = 14 * 24 * time.Hour
+
 // ErrNoStore marks a directory without keys.
 var ErrNoStore = errors.New("there are no keys")
 

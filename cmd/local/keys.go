@@ -20,6 +20,9 @@ import (
 // Operator is the name under which commands pay in and out.
 const Operator = "operator"
 
+// Viewer is the name under which commands look on.
+const Viewer = "viewer"
+
 // Reach says which market is spoken to, and who vouches for whoever speaks.
 type Reach struct {
 	Data  string   // its data directory; keys there make whatever creds are needed

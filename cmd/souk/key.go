@@ -13,10 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/bus/etcdreg"
-	"souk/bus/natsauth"
 	"souk/cmd/console"
-	"souk/cmd/daemon"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -30,53 +27,10 @@ func keyCommand(s *shared) *cobra.Command {
 API. The registry knows no more of it than a hash: it is shown once, when it is made. Gateways see every change
 within a second; a key that is revoked ends the answers that it has in hand.`,
 	}
-	var etcd []string
-	var files natsauth.Files
-	found := false // the --data market owns this etcd
-	c.PersistentFlags().StringSliceVar(&etcd, "etcd", nil,
-		"host:port of the etcd of a market of daemons or containers; without, the market of --data is meant "+
-			"(environment: SOUK_MARKET_ETCD)")
-	for _, f := range []struct {
-		to         *string
-		name, says string
-	}{{&files.CA, "ca", "file of the CA of that etcd"}, {&files.Cert, "cert", "file of the operator's certificate"},
-		{&files.Key, "key", "file of its key"}} {
-		c.PersistentFlags().StringVar(f.to, f.name, os.Getenv("SOUK_MARKET_"+strings.ToUpper(f.name)),
-			f.says+"; without, those of DATA/auth (environment: SOUK_MARKET_"+strings.ToUpper(f.name)+")")
-	}
+	var reg registry
+	reg.flags(c.PersistentFlags())
 	with := func(c *cobra.Command, do func(ctx context.Context, r bus.Registry) error) error {
-		if f := c.Flags(); !f.Changed("etcd") && !f.Changed("data") && os.Getenv("SOUK_MARKET_ETCD") != "" {
-			etcd = strings.Split(os.Getenv("SOUK_MARKET_ETCD"), ",")
-		}
-		if len(etcd) == 0 {
-			state, err := local.ReadState(s.data)
-			if errors.Is(err, local.ErrNoMarket) {
-				err = fmt.Errorf("%w; one of services or containers is reached by --etcd HOST:PORT", err)
-			}
-			if err != nil {
-				return err
-			}
-			etcd, found = []string{strings.TrimPrefix(state.Etcd, "https://")}, true
-		}
-		at := etcdreg.Config{Endpoints: etcd, Probe: bus.KeysPrefix}
-		var err error
-		if files == (natsauth.Files{}) {
-			if files, err = local.OperatorFiles(s.data); err != nil {
-				return err
-			}
-		}
-		if files != (natsauth.Files{}) {
-			if at.TLS, err = natsauth.TLSOf(files); err != nil {
-				return err
-			}
-		}
-		for _, a := range etcd {
-			if err := daemon.CheckLoopback(a); files.Cert == "" && errors.Is(err, daemon.ErrRemote) {
-				return fmt.Errorf("etcd at %w, and may only be reached by TLS: name the operator's certificate "+
-					"by --ca, --cert and --key, or reach it by a tunnel", err)
-			}
-		}
-		r, err := etcdreg.Dial(c.Context(), at)
+		r, err := reg.dial(c, s.data, bus.KeysPrefix)
 		if err != nil {
 			return err
 		}
@@ -107,7 +61,8 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 	}
 	makes := newKey(with, reach, mayJoin, func(c *cobra.Command, k *bus.APIKey) {
 		var link *local.Link
-		if len(etcd) == 0 || s.nats != "" || found { // else of which market hubs and treasury are is not said
+		// else of which market hubs and treasury are is not said
+		if len(reg.etcd) == 0 || s.nats != "" || reg.found {
 			link, _ = reach()
 		}
 		if link == nil {
@@ -125,9 +80,6 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		groupKeys(with, mayJoin))
 	return c
 }
-
-// registryWithin bounds what one command does in the registry.
-const registryWithin = 10 * time.Second
 
 type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
 

@@ -301,6 +301,27 @@ func (r *Room[A]) Silent(a *Agent) bool {
 	return r.turn.Nano() > a.silentFrom && r.turn.Now().After(r.led.Add(2*r.limits.Silence))
 }
 
+// State says why an agent is given nothing now; "": it is given tasks as it has slots free.
+func (r *Room[A]) State(a *Agent) string {
+	switch {
+	case !a.joined:
+		return "gone"
+	case a.Dead():
+		return "dead"
+	case r.turn.Nano() > a.silentFrom:
+		return "silent"
+	case a.drains:
+		return "draining"
+	case !a.ready || !a.listed:
+		return "not ready"
+	case !a.sells:
+		return "sells nothing"
+	case r.turn.Nano() < a.avoidUntil:
+		return "left alone"
+	}
+	return ""
+}
+
 // Lead begins a time of leadership: all agents are listened to from now on.
 func (r *Room[A]) Lead() {
 	r.led = r.turn.Now()

@@ -17,6 +17,7 @@ import (
 	"souk/hub/predict"
 	"souk/hub/prewarm"
 	"souk/hub/queue"
+	"souk/hub/report"
 	"souk/hub/round"
 	"souk/hub/settle"
 	"souk/hub/tariff"
@@ -254,6 +255,21 @@ func (r *Room) Prewarms(of *Task, depth int32, by *prewarm.Room[*Task], client s
 		}
 	}
 	return nil, estimate.Need{}
+}
+
+// Counted copies the counts of a hub, with what is known of its agents now.
+func (r *Room) Counted(s *report.Stats) report.Stats {
+	for _, a := range r.fleet.All() {
+		if a.Joined() {
+			s.Agent(a.ID()).Model = a.Reg().Model
+		}
+	}
+	return s.Copy(func(x *report.AgentStats) {
+		if a := r.fleet.Find(x.Agent); a != nil {
+			x.Scores, x.State = a.Forecast.Answers.Scored(), r.fleet.State(&a.Agent)
+			x.Slots, x.Running, x.Free = a.Reg().Slots, a.Running(), a.Free(r.turn.Nano())
+		}
+	})
 }
 
 // own makes it for an agent; nil if it does not pay, or the agent asks too much.

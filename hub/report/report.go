@@ -62,7 +62,11 @@ type AgentStats struct {
 	Differing  int64 // claims that the rule did not bear out
 	Judged     int64
 	Quality    float64 // sum of judgements
-	Scores     []quality.Scored
+
+	// now, as the hub's rooms know it
+	Scores               []quality.Scored
+	Slots, Running, Free int
+	State                string // why it is given nothing; "": it is
 }
 
 // New has counted nothing.
@@ -120,14 +124,14 @@ func (s *Stats) Ended(h *ledger.Hold, how settle.Ending) {
 	a.TTFTUS += how.Account.TTFTUS
 }
 
-// Copy returns the counts at this time; scored is how good an agent's answers were found.
-func (s *Stats) Copy(scored func(agent string) []quality.Scored) Stats {
+// Copy returns the counts at this time; know adds what the hub's rooms know of an agent.
+func (s *Stats) Copy(know func(*AgentStats)) Stats {
 	x := *s
 	x.Voids, x.agents = maps.Clone(s.Voids), nil
 	x.Agents = make([]AgentStats, 0, len(s.agents))
 	for _, a := range s.agents {
 		x.Agents = append(x.Agents, *a)
-		x.Agents[len(x.Agents)-1].Scores = scored(a.Agent)
+		know(&x.Agents[len(x.Agents)-1])
 	}
 	slices.SortFunc(x.Agents, func(a, b AgentStats) int { return cmp.Compare(a.Agent, b.Agent) })
 	return x

@@ -25,7 +25,7 @@ func TestCountsOfAgentsAreBounded(t *testing.T) {
 		paid(fmt.Sprintf("a-%05d", i))
 	}
 	s.Voids[bus.CodeTimeout] = 1
-	x := s.Copy(func(agent string) []quality.Scored { return []quality.Scored{{Domain: "of " + agent}} })
+	x := s.Copy(func(a *AgentStats) { a.Scores = []quality.Scored{{Domain: "of " + a.Agent}} })
 	paid("a-00000")
 	s.Voids[bus.CodeTimeout] = 2
 	if len(x.Agents) != mostAgents+1 || x.Captured != 2*mostAgents || x.Cost != 10*mostAgents ||

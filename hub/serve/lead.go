@@ -174,6 +174,7 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	roster.Go(func() { s.stayLed(inner) })
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
+	roster.Go(func() { s.feeds(inner) })
 	err = s.loop(ctx, r, tasks)
 	s.leading.Store(false)
 	stop()

@@ -42,6 +42,7 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 			})},
 		{bus.HubEndSubject(d, "*"), hearing(s, bus.Decode, func(*bus.SessionEnd, bus.Msg) {})},
 		{bus.HubQuoteSubject(d, "*"), s.onQuote},
+		{bus.WatchSubject(d, "*"), s.onWatch},
 		{bus.HubTaskSubject(d, "*"), s.onTask},
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)

@@ -34,6 +34,8 @@ type Deps struct {
 	Hung     follow.Hung    // policies in which a life of the hub hung: they are off
 	Exit     func(code int) // ends the process; nil: os.Exit
 	Signs    *keeper.Keeper // of the journal; nil: nobody signs it
+	// when its creds end, the zero time: never; nil: it is not known
+	Expires func() time.Time
 }
 
 // Server runs a Node.
@@ -70,6 +72,7 @@ type Server struct {
 	asking   sync.WaitGroup // requests to it
 
 	quotes quoting // of onQuote alone
+	feed   feed
 
 	measures *measures
 }
@@ -108,6 +111,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, maxQueued), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), measures: newMeasures(),
+		feed: feed{begin: make(chan struct{}, 1)},
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended

@@ -50,6 +50,9 @@ func (s *Server) write() {
 			s.deps.Signs.Wrote()
 		}
 		if !failed {
+			if s.feed.watched() {
+				s.feed.saw(frames)
+			}
 			for i := range group {
 				acks = s.deliver(&group[i], acks)
 			}

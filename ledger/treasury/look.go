@@ -7,6 +7,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/tip"
+	"souk/ledger"
 )
 
 // look is a question for a balance.
@@ -69,6 +70,27 @@ func (t *Treasury) told(l *look) {
 	slices.SortFunc(reply.Hubs, func(a, b bus.HubFunds) int { return cmp.Compare(a.Hub, b.Hub) })
 	reply.Hubs = reply.Hubs[:min(len(reply.Hubs), maxTold)]
 	t.answer(l.to, &l.req, reply)
+}
+
+// sums tells what all clients have, and which hubs there are. Nobody is asked for it.
+func (t *Treasury) sums() (r bus.FundsReply) {
+	all := t.book.Totals()
+	r.Prepaid, r.Deposits = all.Prepaid, all.Deposits
+	for _, hub := range t.book.Hubs() {
+		if t.book.Closed(hub) || hub == t.cfg.Journal {
+			continue
+		}
+		h := bus.HubFunds{Hub: hub, Domain: t.heard[hub].domain,
+			Allotted: t.book.Balance(ledger.Clearing(hub))}
+		if w, ok := t.heard[hub]; ok {
+			h.HeardMS = max(0, w.at.UnixMilli())
+		}
+		r.Allotted += h.Allotted
+		if len(r.Hubs) < maxTold {
+			r.Hubs = append(r.Hubs, h)
+		}
+	}
+	return r
 }
 
 const (

@@ -161,6 +161,8 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	case op == bus.OpAllotted:
 		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.book.LastReturn(req.Hub)
 		reply.Ended = t.book.Closed(req.Hub)
+	case op == bus.OpSums:
+		reply = t.sums()
 	case op == bus.OpBudget:
 		req = &bus.FundsRequest{ID: req.ID, Client: req.To}
 	}
@@ -236,12 +238,12 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
 	case bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund, bus.OpMonth, bus.OpClose,
-		bus.OpWriteOff:
+		bus.OpWriteOff, bus.OpSums:
 	default:
 		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use one of %s", op, strings.Join(
 			[]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpBalance, bus.OpAllot,
 				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpRemit, bus.OpRefund, bus.OpMonth,
-				bus.OpClose, bus.OpWriteOff}, ", "))
+				bus.OpClose, bus.OpWriteOff, bus.OpSums}, ", "))
 	}
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpAllot, bus.OpReturn:
@@ -310,6 +312,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 		return t.close(req)
 	case bus.OpWriteOff:
 		return t.writeOff(req, to)
+	case bus.OpSums:
+		return nil
 	}
 	if err := t.known(req.Client); err != nil || !req.Hubs {
 		return err

@@ -451,3 +451,24 @@ func TestNoHubMakesAnotherStale(t *testing.T) {
 		t.Error("a hub is not known for all those that another has named")
 	}
 }
+
+// An operator who asks for the sums is told what clients have with the treasury and at hubs, and which hubs
+// there are; nobody is asked for that, and nothing is written.
+func TestSums(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 50})
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d2", Client: "bob", Amount: 20})
+	o.ask(bus.OpPayout, bus.FundsRequest{ID: "p1", Client: "bob", Amount: 5})
+	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "h", Domain: "math", Amount: 30})
+	frames := len(o.frames)
+	r := o.ask(bus.OpSums, bus.FundsRequest{ID: "s"})
+	if r.Code != "" || r.Deposits != 70 || r.Prepaid+r.Allotted != 65 || r.Allotted == 0 ||
+		len(r.Hubs) != 1 ||
+		r.Hubs[0].Hub != "h" || r.Hubs[0].Domain != "math" || r.Hubs[0].Allotted != r.Allotted ||
+		r.Hubs[0].HeardMS == 0 {
+		t.Errorf("sums are %+v", r)
+	}
+	if len(o.frames) != frames {
+		t.Error("to ask for sums writes something")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"souk/cmd/console"
 	"souk/market"
 )
 
@@ -80,7 +81,7 @@ func (s *sheet) end() error {
 	for i, r := range append(s.rows, s.foot...) {
 		row := make(table.Row, len(r))
 		for i, cell := range r {
-			row[i] = plainly(fmt.Sprint(cell))
+			row[i] = console.Plain(fmt.Sprint(cell))
 			if c, ok := cell.(market.Credits); ok {
 				row[i] = aligned(c)
 			}

@@ -4,10 +4,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
+	"souk/cmd/console"
 	"souk/ledger"
 	"souk/market"
 )
@@ -91,19 +90,10 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *abou
 	}
 	lines := make([][2]string, len(r.Legs))
 	for i, l := range r.Legs {
-		lines[i] = [2]string{plainly(l.Account), aligned(l.Amount)}
+		lines[i] = [2]string{console.Plain(l.Account), aligned(l.Amount)}
 	}
-	return entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind, plainly(r.ID),
-		name, f.Seq, f.Epoch), []string{"; " + plainly(sentence(r))}, lines)
-}
-
-// plainly is a text that whoever wrote a journal may have made up, without what a terminal obeys.
-func plainly(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return s
-	}
-	s = strconv.Quote(s)
-	return s[1 : len(s)-1]
+	return entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind, console.Plain(r.ID),
+		name, f.Seq, f.Epoch), []string{"; " + console.Plain(sentence(r))}, lines)
 }
 
 func (p *printer) end() error {

@@ -190,7 +190,8 @@ func (t *tracer) options(r *ledger.Round) error {
 		one.Seats = x.Seats // these explain the price
 	}
 	for line := range strings.Lines(one.String()) {
-		if _, err := fmt.Fprintf(t.p.w, "    ; %s\n", plainly(strings.TrimSuffix(line, "\n"))); err != nil {
+		line = console.Plain(strings.TrimSuffix(line, "\n"))
+		if _, err := fmt.Fprintf(t.p.w, "    ; %s\n", line); err != nil {
 			return err
 		}
 	}
