@@ -81,6 +81,18 @@ func (f Files) Named() string {
 	return pair.Leaf.Subject.CommonName
 }
 
+// Expires is when the certificate ends; zero where there is none that can be read.
+func (f Files) Expires() time.Time {
+	if f.Cert == "" {
+		return time.Time{}
+	}
+	pair, err := readPair(f)
+	if err != nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
+}
+
 // ServerFiles names the files of the servers' certificate, made or not.
 func ServerFiles(dir string) Files { return pair(dir, serverFile) }
 

@@ -289,7 +289,8 @@ type name struct {
 // userKey is the public half of one key of a name.
 type userKey struct {
 	Public  string `json:"public"`
-	Expires int64  `json:"expires"`           // seconds since 1970, as in the JWT
+	Issued  int64  `json:"issued,omitempty"`  // seconds since 1970; 0: by an earlier version
+	Expires int64  `json:"expires"`           // as in the JWT
 	Revoked int64  `json:"revoked,omitempty"` // when it was; 0: it is good
 }
 

@@ -175,6 +175,7 @@ type User struct {
 	Agents  []string
 	Expires time.Time // of the last creds; zero where a process makes them itself
 	Earlier time.Time // of earlier ones that are good for longer than these; zero: none are
+	Brief   bool      // the last ones were made for less than Valid
 	Revoked bool
 }
 
@@ -197,6 +198,7 @@ func (s *Store) List() ([]User, error) {
 			if u.Expires = time.Unix(k.Expires, 0); !u.Earlier.After(u.Expires) {
 				u.Earlier = time.Time{}
 			}
+			u.Brief = k.brief()
 		}
 		out = append(out, u)
 	}
@@ -310,7 +312,7 @@ func (s *Store) give(n names, role bus.Role, ids bus.IDs, now time.Time, valid t
 	}
 	e := n.Names[ids.Name]
 	e.Keys = slices.DeleteFunc(e.Keys, func(k userKey) bool { return k.Expires <= now.Unix() })
-	e.Keys = append(e.Keys, userKey{Public: public(key), Expires: i.Expires.Unix()})
+	e.Keys = append(e.Keys, userKey{Public: public(key), Issued: now.Unix(), Expires: i.Expires.Unix()})
 	// The name is written down before anybody can have the creds: else nobody could revoke them.
 	if err := writeNames(s.dir, n); err != nil {
 		return err

@@ -123,6 +123,7 @@ type Link struct {
 	stop     context.CancelFunc
 	speaks   func(agent string) bool
 	creds    natsauth.Source
+	files    natsauth.Files
 }
 
 // Operator reads the JWT of an operator of the same market: its name and public key.
@@ -147,6 +148,7 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 		l.speaks = func(agent string) bool { i, err := creds(); return err == nil && i.Speaks(agent) }
 	}
 	files := m.files()
+	l.files = files
 	secure, err := natsauth.TLSOf(files)
 	if err != nil {
 		return nil, fmt.Errorf("market.%w", err)
@@ -186,6 +188,7 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 	}
 	life, stop := context.WithCancel(context.Background())
 	l.stop = stop
+	go p.watchEnds(life, l, name)
 	for _, c := range []struct {
 		what, where string
 		up          func() bool

@@ -99,7 +99,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	}
 	defer l.Close()
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
-		Signs: signs, Close: closing, Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
+		Signs: signs, Expires: l.Expires, Close: closing, Learned: filepath.Join(c.Data,
+			c.Hub.Journal+".learned"),
 		Hung: follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung"))})
 	if err != nil {
 		return err
@@ -124,11 +125,14 @@ func gauges(st hubserve.Stats) []daemon.Gauge {
 		owed = max(owed, o.Seconds)
 	}
 	return []daemon.Gauge{
-		{Name: "souk_hub_owed_seconds", Help: "Of the client whom the policy that shares slots owes most: seconds " +
-			"of a slot that it was due and did not have.", Value: owed},
-		{Name: "game_saturation_state", Help: "Regime of the domain: 0 below the knee, 1 transition, 2 saturated.",
+		{Name: "souk_hub_owed_seconds",
+			Help: "Of the client whom the policy that shares slots owes most: seconds " +
+				"of a slot that it was due and did not have.", Value: owed},
+		{Name: "game_saturation_state",
+			Help:  "Regime of the domain: 0 below the knee, 1 transition, 2 saturated.",
 			Value: float64(r.Level)},
-		{Name: "game_router_temperature", Help: "Temperature by which agents are drawn; 0: the best is taken.",
+		{Name: "game_router_temperature",
+			Help:  "Temperature by which agents are drawn; 0: the best is taken.",
 			Value: r.Temperature},
 		{Name: "game_rho", Help: "Tokens of tasks that run and wait, by those that the agents' caches hold.",
 			Value: r.Rho},

@@ -95,14 +95,14 @@ func rememberRevoked(ctx context.Context, keys *natsauth.Store, config etcdreg.C
 }
 
 // How soon a new name may use etcd, or one that was revoked may no more; and how often the servers'
-// certificate is looked at, which is renewed a month before its time is over.
+// certificate and users' creds are looked at, which are renewed a month before their time is over.
 const (
 	namesEvery = time.Second
 	certEvery  = time.Hour
 )
 
 // Tend keeps the servers of this process in step with a market's keys until it is told to end: their
-// certificate, and, where etcd is given, who may use that.
+// certificate, and, where etcd is given, who may use that. It renews the creds in the directory of keys.
 func Tend(keys *natsauth.Store, hosts, etcd []string, log *slog.Logger) (end func() error) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -130,7 +130,12 @@ func tend(ctx context.Context, keys *natsauth.Store, hosts, etcd []string, log *
 	for ; ctx.Err() == nil; follow.Pause(ctx, namesEvery) {
 		if time.Since(looked) > certEvery {
 			_, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now())
-			if !failed("the servers' certificate cannot be looked after", err) {
+			renewed, wrong := keys.RenewDue(time.Now())
+			if len(renewed) > 0 {
+				log.Info("creds renewed, for their time was nearly over", "names", renewed)
+			}
+			if !failed("the servers' certificate cannot be looked after", err) &&
+				!failed("creds cannot be renewed", wrong) {
 				looked = time.Now()
 			}
 		}

@@ -148,7 +148,7 @@ func (s *shared) credentials(survey *local.Survey) (all []credential) {
 		if keys, err := s.openKeys(); err == nil {
 			users, _ := keys.List()
 			for _, u := range users {
-				if !u.Revoked {
+				if !u.Revoked && !u.Brief {
 					add(u.Role, u.Name, u.Expires)
 				}
 			}

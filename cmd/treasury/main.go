@@ -74,7 +74,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	}
 	defer l.Close()
 	s, err := bank.New(c.Treasury, bank.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j,
-		LeaseTTL: c.LeaseTTL, Log: p.Log, Signs: signs, Operator: l.Operator})
+		LeaseTTL: c.LeaseTTL, Log: p.Log, Signs: signs, Operator: l.Operator, Expires: l.Expires})
 	if err != nil {
 		return err
 	}

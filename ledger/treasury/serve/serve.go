@@ -30,6 +30,8 @@ type Deps struct {
 	// Operator reads an operator's JWT: its name and public key; nil: nobody can approve anything
 	Operator func(token string) (name, key string, err error)
 	Log      *slog.Logger // nil: slog.Default
+	// when its creds end, the zero time: never; nil: it is not known
+	Expires func() time.Time
 }
 
 // Server answers the treasury's requests on souk.v1.ledger.<op>.<who>, in msgpack or JSON as they came, while

@@ -136,6 +136,9 @@ func (s *Server) send(r request, reply bus.FundsReply) {
 		return
 	}
 	reply.Epoch = s.epoch.Load()
+	if r.op == bus.OpSums && s.d.Expires != nil {
+		reply.Expires = bus.UnixMS(s.d.Expires())
+	}
 	var data []byte
 	var err error
 	if r.json {
