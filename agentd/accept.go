@@ -150,7 +150,9 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	if d.Open && d.Task.Resume == nil {
 		r.MaxTokens = 0
 	}
-	r.Count = a.mustCount(d)
+	if r.Count = a.mustCount(d); d.Tight && r.MaxTokens > 0 && a.canCount(d) {
+		r.Count, r.Context = true, a.info.MaxModelLen
+	}
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,
 			Whole: max(d.Whole, d.MaxTokens)}
@@ -159,30 +161,56 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	return r
 }
 
-// Probe is the least request that shows that the engine serves.
-func (a *Agent) Probe() Request {
+// Probe is the least request that shows that the engine serves: a completion, or a chat, or what it pools.
+func (a *Agent) Probe(chat bool) Request {
 	r := Request{ID: "probe-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`),
 		Model: a.cfg.Model, MaxTokens: 1}
 	if kind, _, _ := strings.Cut(a.pools, " "); kind != "" {
 		r.Kind, r.Body = kind, PoolingProbe(kind)
+	} else if chat {
+		r.Kind, r.Body = bus.KindChat, json.RawMessage(`{"messages":[{"role":"user","content":"."}]}`)
 	}
 	return r
 }
+
+// askAgain is how often an engine is asked for an endpoint that it did not have: a proxy before it may have
+// said 404 while it started.
+const askAgain = time.Minute
+
+// AskAgain returns the request by which the engine is asked now whether it has the endpoint that it did not
+// have; due is false where it has all, or was asked of late. Has tells that it has it.
+func (a *Agent) AskAgain(now time.Time) (r Request, due bool) {
+	if due = a.without != "" && !a.askAt.IsZero() && !now.Before(a.askAt); due || a.askAt.IsZero() {
+		a.askAt = now.Add(askAgain)
+	}
+	if a.without == "" {
+		a.askAt = time.Time{}
+	}
+	return a.Probe(a.without == bus.Without(bus.KindChat)), due
+}
+
+// Has tells that the engine has the endpoint that it did not have.
+func (a *Agent) Has() { a.without = "" }
 
 // mustCount reports whether the engine is to count a prompt before it computes it: by its bytes, it may have
 // more tokens than the hold covers.
 func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	p, template := &d.Task.Prompt, a.info.Template
 	switch {
-	case d.PromptMost == 0 || p.Text == 0 || a.pools != "": // nobody knows, or it is bounded by its bytes
+	case d.PromptMost == 0 || p.Text == 0: // nobody knows
 		return false
-	case template == nil || p.Loose == bus.LooseMedia: // it cannot
+	case !a.canCount(d):
 		return false
 	case a.info.MaxModelLen > 0 && d.PromptMost >= a.info.MaxModelLen: // the engine refuses a longer one
 		return false
 	}
 	bound, bounded := template.Bound(p)
 	return !bounded || bound > d.PromptMost
+}
+
+// canCount reports whether the engine can count a prompt before it computes it.
+func (a *Agent) canCount(d *bus.Dispatch) bool {
+	return a.info.Template != nil && d.Task.Prompt.Loose != bus.LooseMedia && a.pools == ""
 }
 
 // Began tells that the first of an answer has come: the engine has computed its prompt, of these tokens.

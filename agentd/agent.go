@@ -47,8 +47,9 @@ type Agent struct {
 	generated *int64 // tokens, as the engine last counted them
 	evicts    evicts
 	full      full
-	without   string // feature: the kind of tasks that the engine has no endpoint for
-	served    string // such features that it cannot have, as it has answered
+	without   string    // feature: the kind of tasks that the engine has no endpoint for
+	askAt     time.Time // when it is asked for that again
+	served    string    // such features that it cannot have, as it has answered
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent

@@ -67,6 +67,7 @@ type Request struct {
 	// from now, as its hub forecasts it: later the first token does not come; 0: two minutes
 	First    time.Duration
 	Count    bool    // before anything is computed, a chunk says how long the prompt is
+	Context  int     // with Count: tokens of prompt and answer, by which MaxTokens is lowered; 0: it is not
 	Resume   *Resume // nil: from the beginning
 	Priority int
 	// separates the engine's cache, whatever Body says: prompts of one salt find nothing of another. "": the

@@ -161,4 +161,21 @@ func TestWhatAnEngineHasNoEndpointFor(t *testing.T) {
 	without(bus.KindChat, true, "", false, false)
 	without(bus.KindChat, false, "", false, true)
 	without(bus.KindCompletion, false, "no_completions", true, false)
+
+	// a proxy said so while the engine started: it is asked again each minute
+	now := time.Unix(1e9, 0)
+	for i, c := range []struct {
+		after time.Duration
+		due   bool
+	}{{0, false}, {59 * time.Second, false}, {time.Second, true}, {59 * time.Second, false}, {time.Second, true}} {
+		now = now.Add(c.after)
+		r, due := a.AskAgain(now)
+		if due != c.due || r.Kind != bus.KindCompletion || r.MaxTokens != 1 {
+			t.Errorf("%d: asked again %v, by %+v", i, due, r)
+		}
+	}
+	a.Has()
+	if _, due := a.AskAgain(now.Add(time.Hour)); due || len(a.Registration("n").Features) > 0 {
+		t.Errorf("asked again %v though it has served it, features %q", due, a.Registration("n").Features)
+	}
 }

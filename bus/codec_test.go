@@ -69,7 +69,7 @@ func full() []Message {
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
 			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
 			PromptMost: 990, Cached: 64, Open: true, FirstMS: 2500, LimitMS: 7000,
-			Asserted: 48, WatchMS: 700},
+			Asserted: 48, WatchMS: 700, Tight: true},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
 			Nonce: bytes.Repeat([]byte{8}, 16)},

@@ -53,6 +53,8 @@ type Dispatch struct {
 	// prompt tokens that are billed as cached, whatever the engine finds: the agent got the task because its
 	// Holdings reported them
 	Asserted int `msgpack:"asserted,omitempty"`
+	// the context may have room for less than MaxTokens behind the prompt, which is only estimated
+	Tight bool `msgpack:"tight,omitempty"`
 }
 
 // DispatchReply is an agent's answer to a Dispatch: accepted if Code is empty, else refused.

@@ -23,6 +23,7 @@ type Want struct {
 	Kind      string // of task
 
 	PromptTokens int
+	PromptLeast  int // of its longest text, for sure
 	OutputTokens int // most, 0 = not given
 	Terms        bus.Terms
 }
@@ -50,10 +51,10 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 	}
 	var best offer
 	at := -1
-	worth := t.defaultWorth(c, w, now)
+	worth, needs := t.defaultWorth(c, w, now), t.needs(c, w, now)
 	for i := range t.hubs {
 		h := &t.hubs[i]
-		if slices.Contains(tried, h.Entry.Domain) || h.blocked(c, w, now) != "" {
+		if slices.Contains(tried, h.Entry.Domain) || h.blocked(c, w, needs, now) != "" {
 			continue
 		}
 		if o := h.offer(c, w, worth); at < 0 || o.better(best) {
@@ -68,8 +69,9 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 
 // full reports whether a hub that was not tried could serve the task, and has no room.
 func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
+	needs := t.needs(c, w, now)
 	return slices.ContainsFunc(t.hubs, func(h Hub) bool {
-		return h.blocked(c, w, now) == bus.CodeNoRoom && h.Status.Agents > 0 &&
+		return h.blocked(c, w, needs, now) == bus.CodeNoRoom && h.Status.Agents > 0 &&
 			!slices.Contains(tried, h.Entry.Domain)
 	})
 }
@@ -78,8 +80,26 @@ func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
 // may try it.
 func (h *Hub) fresh(c *Config, now time.Time) bool { return now.Sub(h.Heard) <= c.StatusTTL }
 
+// needs is the number of prompt tokens that a hub's context must exceed: as estimated where one does, and else
+// as many as the prompt has for sure, at who has the longest, whose engine judges.
+func (t *Table) needs(c *Config, w *Want, now time.Time) int {
+	longest := 0
+	for i := range t.hubs {
+		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
+			longest = max(longest, h.context(w))
+		}
+	}
+	switch {
+	case bus.Pooling(w.Kind): // of many texts, each with a context of its own
+		return w.PromptLeast
+	case longest > w.PromptTokens:
+		return w.PromptTokens
+	}
+	return max(w.PromptLeast, longest-1)
+}
+
 // blocked returns "" if the hub may take the task, else the code of the obstacle.
-func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
+func (h *Hub) blocked(c *Config, w *Want, needs int, now time.Time) bus.Code {
 	if !h.fresh(c, now) {
 		return bus.CodeNoHub
 	}
@@ -89,7 +109,7 @@ func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
 	switch longest := h.context(w); {
 	case longest == 0 && (w.Model != "" || len(h.Status.Models) > 0):
 		return bus.CodeUnknownModel
-	case longest > 0 && w.PromptTokens > longest:
+	case longest > 0 && needs >= longest:
 		return bus.CodePromptTooLong
 	case h.Status.Agents == 0 || h.Status.Room == 0:
 		return bus.CodeNoRoom
@@ -102,9 +122,6 @@ func (h *Hub) context(w *Want) (longest int) {
 	for i := range h.Status.Models {
 		if m := &h.Status.Models[i]; w.by(m) {
 			longest = max(longest, cmp.Or(m.MaxModelLen, math.MaxInt))
-			if bus.Pooling(w.Kind) { // which has many prompts
-				longest = math.MaxInt
-			}
 		}
 	}
 	return longest
@@ -170,7 +187,7 @@ func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 	if st == nil {
 		return o
 	}
-	if h.Entry.Domain != w.Hub {
+	if h.Entry.Domain != w.Hub && !bus.Pooling(w.Kind) { // which has many texts
 		o.gives = min(o.gives, bus.AnswerRoom(h.context(w), w.PromptTokens))
 	}
 	if st.Slots > 0 {
@@ -258,9 +275,10 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	code, most := bus.CodeNoHub, 0
 	var closed *bus.Status // of hubs that could serve it but for what they say, the one that may soonest
 	full := false          // another has no room, or was tried and refused
+	needs := t.needs(c, w, now)
 	for i := range t.hubs {
 		h := &t.hubs[i]
-		b := h.blocked(c, w, now)
+		b := h.blocked(c, w, needs, now)
 		near := closest[b]
 		if b == bus.CodeNoRoom && h.Status.Agents == 0 { // nobody there could read more
 			near = 3

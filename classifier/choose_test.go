@@ -77,6 +77,8 @@ func tableOf(t *testing.T, text string) *Table {
 						m.Quality, _ = strconv.ParseFloat(words[i+1], 64)
 					case "free":
 						m.Free = number(i + 1)
+					case "pools":
+						m.Pools = words[i+1]
 					case "context":
 						m.MaxModelLen = number(i + 1)
 					default:
@@ -155,7 +157,13 @@ func TestChoose(t *testing.T) {
 		{name: "one takes no task, and none has another model", hubs: "a: serves x; closed; model m",
 			want: Want{Label: "x", Confident: true, Model: "gpt"}, code: "unknown_model"},
 		{name: "prompt longer than any context", hubs: "a: serves x; model m context 100",
-			want: Want{Label: "x", Model: "m", PromptTokens: 101}, code: "prompt_too_long"},
+			want: Want{Label: "x", Model: "m", PromptTokens: 400, PromptLeast: 100}, code: "prompt_too_long"},
+		{name: "prompt that may be", hubs: "a: serves x; model m context 99\nb: serves y; model m context 100",
+			want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 399, PromptLeast: 99}, go_: "b"},
+		{name: "texts to embed, longer than any context",
+			hubs: "a: serves x; model m context 100 pools embedding",
+			want: Want{Label: "x", Model: "m", Kind: bus.KindEmbedding, PromptTokens: 400, PromptLeast: 100},
+			code: "prompt_too_long"},
 		{name: "prompt that one hub can read",
 			hubs: "a: serves x; model m context 100\nb: serves y; model m context 200",
 			want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 101}, go_: "b"},
@@ -213,7 +221,7 @@ func TestChoose(t *testing.T) {
 		{name: "a prompt longer than each context, and a hub without agents", hubs: `
 			a: general; agents 0
 			b: serves x; model m context 4096`,
-			want: Want{Label: "x", Confident: true, PromptTokens: 9000}, code: "prompt_too_long"},
+			want: Want{Label: "x", Confident: true, PromptTokens: 16384, PromptLeast: 4096}, code: "prompt_too_long"},
 		{name: "that is full, whose context would do", hubs: `
 			a: general; free 0; room 0; model m context 16384
 			b: serves x; model m context 4096`,
@@ -403,7 +411,7 @@ func TestChooseHoldsForAnyTable(t *testing.T) {
 				break
 			}
 			i, _ := a.find(hub)
-			if code := a.hubs[i].blocked(&config, &want, noon); code != "" {
+			if code := a.hubs[i].blocked(&config, &want, want.PromptTokens, noon); code != "" {
 				t.Fatalf("seed %d: chose %s, which is blocked: %s", seed, hub, code)
 			}
 			tried = append(tried, hub)

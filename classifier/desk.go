@@ -212,6 +212,7 @@ func (c *Config) label(t *bus.Task, label string, confidence float64) Want {
 	t.Domain = label
 	return Want{
 		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model, Kind: t.Kind,
-		PromptTokens: t.Prompt.Tokens, OutputTokens: t.MaxTokens, Terms: t.Terms,
+		PromptTokens: t.Prompt.Tokens, PromptLeast: t.Prompt.AtLeast(t.Kind, t.Prompt.Tokens),
+		OutputTokens: t.MaxTokens, Terms: t.Terms,
 	}
 }

@@ -83,6 +83,7 @@ func (x holding) HandOut(s *settle.Hold, d *bus.Dispatch) Placed {
 	most, _ := x.Forecasts.Of(&h.Agent.Forecast).Bound(&t.Asks)
 	d.Fence, d.PromptMost = h.Agent.Reg().Fence, h.Covers(most)
 	d.Open = t.Asks.Open() && t.Msg.Carried() == 0
+	d.Tight = bus.AnswerRoom(h.Agent.Reg().MaxModelLen, h.Rec.Prompt) < d.MaxTokens
 	return Placed{Agent: h.Agent.ID(), Arrived: t.Arrived(), Free: t.AtOnce() && t.Refusals+t.Moves == 0}
 }
 

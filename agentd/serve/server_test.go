@@ -1000,6 +1000,10 @@ func TestAnEngineWithoutAnEndpoint(t *testing.T) {
 		if log := o.log.String(); strings.Count(log, "no endpoint for such tasks") != 1 {
 			t.Errorf("it says:\n%s", log)
 		}
+		pass(2 * time.Minute) // asked by one token, it has them
+		if got := features(); got != "" {
+			t.Errorf("minutes later it is still without: %q", got)
+		}
 		o.mu.Lock()
 		if c := o.completions[0]; c.Code != bus.CodeUnknownModel || !c.Unsaid {
 			t.Errorf("%+v", c)

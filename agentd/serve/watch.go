@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,6 +71,9 @@ func (a *agent) watchEngine(ctx context.Context) {
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}
 		a.looked(err)
+		if err == nil {
+			a.askAgain(ctx)
+		}
 		a.listening()
 		switch now := a.stats().State; {
 		case now != before:
@@ -173,23 +175,13 @@ func (a *agent) suspected() bool {
 
 // probe asks the engine for one token, by a chat where it has no completions.
 func (a *agent) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
-	defer cancel()
 	a.mu.Lock()
-	token := a.core.Probe()
+	token, chat := a.core.Probe(false), a.core.Probe(true)
 	a.mu.Unlock()
-	ask := func() error {
-		_, err := a.engine.Complete(ctx, token, func(agentd.Chunk) error { return nil })
-		return err
-	}
-	err := ask()
+	err := a.ask(ctx, token)
 	var e *agentd.EngineError
 	if errors.As(err, &e) && e.Status == http.StatusNotFound {
-		token.Kind, token.Body = bus.KindChat, json.RawMessage(`{"messages":[{"role":"user","content":"."}]}`)
-		err = ask()
-	}
-	if errors.As(err, &e) && e.Code == bus.CodeNoSlot {
-		err = nil // full, so alive
+		err = a.ask(ctx, chat)
 	}
 	if err == nil {
 		a.mu.Lock()
@@ -197,4 +189,29 @@ func (a *agent) probe(ctx context.Context) error {
 		a.mu.Unlock()
 	}
 	return err
+}
+
+// ask asks the engine for one token. One that is full is alive.
+func (a *agent) ask(ctx context.Context, token agentd.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Engine.Progress)
+	defer cancel()
+	_, err := a.engine.Complete(ctx, token, func(agentd.Chunk) error { return nil })
+	var e *agentd.EngineError
+	if errors.As(err, &e) && e.Code == bus.CodeNoSlot {
+		return nil
+	}
+	return err
+}
+
+// askAgain sells the engine again for tasks for which it had no endpoint, once it has one.
+func (a *agent) askAgain(ctx context.Context) {
+	a.mu.Lock()
+	token, due := a.core.AskAgain(time.Now())
+	a.mu.Unlock()
+	if !due || a.ask(ctx, token) != nil {
+		return
+	}
+	a.with((*agentd.Agent).Has)
+	a.log.Info("the engine has the endpoint by now, and is sold for such tasks again", "kind", token.Kind)
+	nudge(a.changed)
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,6 +95,9 @@ func (e *Engine) complete(ctx context.Context, r agentd.Request,
 	}
 	if r.Count {
 		n, err := e.count(ctx, r)
+		if left := r.Context - n; r.Context > 0 && r.MaxTokens > left {
+			r.MaxTokens = max(1, left) // where none is left the engine says so
+		}
 		if err == nil {
 			err = token(agentd.Chunk{Counted: n})
 		}
@@ -313,12 +317,19 @@ func refused(status int, said []byte) *agentd.EngineError {
 		Message: fmt.Sprintf("the engine answered %d", status), Said: complaint(said)}
 }
 
+// tooLong finds what vLLM, SGLang and LMDeploy, llama.cpp, Ollama and TGI say of a prompt for which their
+// context has no room.
+var tooLong = regexp.MustCompile(`(?i)context.{0,3}(length|size|window)|max_model_len|` +
+	"`inputs`.{0,40} must ")
+
 // blame says whose fault a status is. The agent names the path and the model: what is not found is not the
 // client's.
 func blame(status int, said []byte) bus.Code {
 	switch {
 	case status == http.StatusNotFound && bytes.Contains(bytes.ToLower(said), []byte("model")):
 		return bus.CodeUnknownModel
+	case status >= 400 && status < 500 && tooLong.Match(said):
+		return bus.CodePromptTooLong
 	case status == http.StatusNotFound:
 		return bus.CodeEngineFailed
 	case status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests:

@@ -209,7 +209,7 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"error_queue_full_stream", bus.CodeNoSlot, "503: The engine is currently busy"},
-		{"error_stream_too_long", bus.CodeEngineRefused,
+		{"error_stream_too_long", bus.CodePromptTooLong,
 			"400: This model's maximum context length is 8192 tokens"},
 		{"error_bad_type", bus.CodeEngineRefused, "Input should be a valid integer"},
 		{"error_unknown_model", bus.CodeUnknownModel, "404: The model `"},

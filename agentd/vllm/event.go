@@ -181,7 +181,7 @@ func brokenOff(raw, payload []byte) *agentd.EngineError {
 	}
 	if json.Unmarshal(raw, &said) == nil {
 		switch e := refused(said.Code, payload); e.Code {
-		case bus.CodeEngineRefused, bus.CodeUnknownModel:
+		case bus.CodeEngineRefused, bus.CodeUnknownModel, bus.CodePromptTooLong:
 			return e
 		}
 	}

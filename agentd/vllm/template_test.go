@@ -3,6 +3,7 @@ package vllm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -218,6 +219,32 @@ func TestCountedBeforeItIsComputed(t *testing.T) {
 	})
 	if err != refused || asked != 0 {
 		t.Errorf("error %v, the engine was asked %d times", err, asked)
+	}
+}
+
+// What is left of the context behind a counted prompt bounds max_tokens; where nothing is, the engine says so.
+func TestCountedForWhatIsLeft(t *testing.T) {
+	for context, want := range map[int]string{0: "50", 60: "50", 12: "7", 5: "1", 4: "1"} {
+		told := ""
+		e := engineAt(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/tokenize" {
+				fmt.Fprint(w, `{"count":5,"tokens":[1,2,3,4,5]}`)
+				return
+			}
+			var q struct {
+				Most json.Number `json:"max_tokens"`
+			}
+			json.NewDecoder(r.Body).Decode(&q)
+			told = q.Most.String()
+			http.Error(w, `{"error":{"message":"the context length is 5"}}`, http.StatusBadRequest)
+		}).URL)
+		_, err := e.Complete(t.Context(), agentd.Request{Kind: bus.KindChat, MaxTokens: 50, Count: true, Context: context,
+			Body: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)},
+			func(agentd.Chunk) error { return nil })
+		var no *agentd.EngineError
+		if told != want || !errors.As(err, &no) || no.Code != bus.CodePromptTooLong {
+			t.Errorf("of %d the engine is told %s, want %s: %v", context, told, want, err)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 		return estimate.Model
 	case t.Media && c.Text:
 		return estimate.Media
-	case c.Context > 0 && tokens+t.Carried >= c.Context && c.Pools == "": // else it is of many prompts
+	case c.Context > 0 && t.Prompt.AtLeast(t.Kind, tokens)+t.Carried >= c.Context: // else its engine judges
 		return estimate.Context
 	case c.cuts(t):
 		return estimate.Short

@@ -71,12 +71,17 @@ func (r *Room) ForAQuote() *Room {
 // at a moment in nanoseconds.
 func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.Estimate {
 	most, least := c.Bound(t)
-	e := estimate.Estimate{Prompt: h.Tokens + t.Carried, Cached: h.Cached, MaxTokens: t.MaxTokens, Most: most,
+	prompt := h.Tokens + t.Carried
+	if c.Context > 0 && c.Pools == "" { // else it is of many texts
+		prompt = min(prompt, c.Context-1)
+	}
+	e := estimate.Estimate{Prompt: prompt, Cached: min(h.Cached, prompt), MaxTokens: t.MaxTokens, Most: most,
 		Quality: c.Quality(t.Domain)}
 	if t.Open() {
 		e.MaxTokens = openContext
 	}
-	e.MaxTokens = min(e.MaxTokens, bus.AnswerRoom(c.Context, e.Prompt))
+	// where the estimate leaves little room, the agent has the prompt counted
+	e.MaxTokens = min(e.MaxTokens, max(bus.AnswerRoom(c.Context, e.Prompt), c.Context/8))
 	f := t.Features(&e)
 	f.Answer = r.Answer(now, t, c)
 	if e.First, e.Work, e.Output = c.Line.Idle(f); c.Pools != "" {
@@ -130,14 +135,16 @@ func (r *Room) Fit(t *Task) {
 		if h := a.expect(c, t.Prompt, 0); c != last && a.Stays() && t.obstacle(a, c, h) == estimate.None {
 			last = c
 			context := cmp.Or(c.Context, math.MaxInt)
-			if longest = max(longest, context); bus.AnswerRoom(c.Context, h.Tokens+t.Carried) < t.MaxTokens {
+			prompt := h.Tokens + t.Carried
+			if longest = max(longest, context); c.Pools == "" &&
+				(prompt >= context || bus.AnswerRoom(c.Context, prompt) < t.MaxTokens) {
 				short = true
 			} else {
 				whole = min(whole, context)
 			}
 		}
 	}
-	if short { // never of one that names no max_tokens
+	if short {
 		t.Least = min(whole, longest)
 	}
 }

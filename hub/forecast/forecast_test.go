@@ -90,18 +90,20 @@ func TestMay(t *testing.T) {
 		want   estimate.Obstacle
 	}{
 		{Task{}, 8191, estimate.None}, {Task{Model: "llama"}, 100, estimate.None},
-		{Task{}, 8192, estimate.Context},
-		{Task{Carried: 100}, 8100, estimate.Context}, {Task{Media: true}, 9000, estimate.Media},
+		{Task{}, 4*8192 - 1, estimate.None}, {Task{}, 4 * 8192, estimate.Context},
+		{Task{Carried: 100}, 4 * 8100, estimate.Context}, {Task{Media: true}, 9000, estimate.Media},
 		{Task{Media: true, Model: "qwen"}, 9000, estimate.Model},
 		{Task{Parses: true, Model: "qwen"}, 9000, estimate.Parsers},
 	} {
+		test.task.Prompt = &bus.Prompt{}
 		if got := c.May(&test.task, test.tokens); got != test.want {
 			t.Errorf("%+v of %d tokens: %d, want %d", test.task, test.tokens, got, test.want)
 		}
 	}
+	p := &bus.Prompt{}
 	x.Without = bus.Without(bus.KindCompletion)
 	c, _ = r.Class(x, nil, nil, 16)
-	chat, completion := c.May(&Task{Kind: bus.KindChat}, 10), c.May(&Task{Kind: bus.KindCompletion}, 10)
+	chat, completion := c.May(&Task{Prompt: p, Kind: bus.KindChat}, 10), c.May(&Task{Prompt: p, Kind: bus.KindCompletion}, 10)
 	if chat != estimate.None || completion != estimate.Model {
 		t.Errorf("without completions: %d for a chat, %d for a completion", chat, completion)
 	}
