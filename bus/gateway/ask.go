@@ -96,6 +96,9 @@ func (s *Server) countTokens(w http.ResponseWriter, r *http.Request, k *key) (ob
 			return err
 		}
 		defer s.keys.end(k)
+		if err := s.keys.counted(time.Now(), k, len(data)); err != nil {
+			return err
+		}
 		n, no := openai.CountTokens(data)
 		if no != nil {
 			return no

@@ -31,11 +31,12 @@ type keyring struct {
 type key struct {
 	bus.APIKey
 	rate   bucket
+	counts bucket // bytes whose tokens are counted for nothing
 	open   int
 	coming atomic.Int64 // bytes that its requests take until they are answers
 }
 
-// bucket lets so many through in a second, and as many at once.
+// bucket lets so much through in a second.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -46,17 +47,21 @@ const longest = 24 * time.Hour
 
 // take reports whether one more may pass, and else how long to wait.
 func (b *bucket) take(now time.Time, rate float64) (wait time.Duration, ok bool) {
-	burst := max(1, rate)
+	return b.takes(now, 1, rate, max(1, rate))
+}
+
+// takes does so of n, where burst, which is n at least, may pass at once.
+func (b *bucket) takes(now time.Time, n, rate, burst float64) (wait time.Duration, ok bool) {
 	if b.at.IsZero() {
 		b.left = burst
 	} else {
 		b.left = min(burst, b.left+now.Sub(b.at).Seconds()*rate)
 	}
 	b.at = now
-	if b.left < 1 {
-		return time.Duration(min((1-b.left)/rate, longest.Seconds()) * float64(time.Second)), false
+	if b.left < n {
+		return time.Duration(min((n-b.left)/rate, longest.Seconds()) * float64(time.Second)), false
 	}
-	b.left--
+	b.left -= n
 	return 0, true
 }
 
@@ -201,6 +206,20 @@ func (r *keyring) begin(now time.Time, k *key) error {
 			"wait for one to end", k.open)
 	}
 	k.open++
+	return nil
+}
+
+// countRate is the bytes a second of a key whose tokens are counted, beyond as many as one body may have: at
+// most a tenth of a processor.
+const countRate = 4 << 20
+
+// counted counts a body of so many bytes whose tokens are to be counted, if the key may have that now.
+func (r *keyring) counted(now time.Time, k *key, n int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if wait, ok := k.counts.takes(now, float64(n), countRate, bus.MaxLarge); !ok {
+		return again(openai.CodeRateLimited, wait, "tokens are counted of %d bytes a second for a key: wait", countRate)
+	}
 	return nil
 }
 

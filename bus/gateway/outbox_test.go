@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,27 @@ func TestABucket(t *testing.T) {
 	}
 	want := "true 0; true 0; false 500; false 250; true 0; true 0; true 0; false 500; "
 	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Tokens are counted for nothing, so of as many bytes as a body may have at once, and then of so many a second.
+func TestTokensAreCountedOfSoManyBytes(t *testing.T) {
+	r, k := newKeyring(Default(), slog.New(slog.DiscardHandler)), &key{}
+	now, got := time.Unix(1, 0), ""
+	for _, x := range []struct {
+		after time.Duration
+		n     int
+	}{{0, bus.MaxLarge / 2}, {0, bus.MaxLarge / 2}, {0, 1 << 20}, {250 * time.Millisecond, 1 << 20},
+		{time.Hour, bus.MaxLarge}, {0, 1}} {
+		now = now.Add(x.after)
+		if no := r.counted(now, k, x.n); no != nil {
+			got += fmt.Sprintf("%s in %d ms; ", asRefusal(no).code, asRefusal(no).retryMS)
+		} else {
+			got += "ok; "
+		}
+	}
+	if want := "ok; ok; rate_limit_exceeded in 250 ms; ok; ok; rate_limit_exceeded in 1 ms; "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

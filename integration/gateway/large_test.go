@@ -89,3 +89,20 @@ func TestALargeBodyStaysWithTheGateway(t *testing.T) {
 		}
 	})
 }
+
+// Counting tokens costs its asker nothing, so that a key has so many bytes counted in a while, though it has no
+// rate of its own; another key is not kept from it.
+func TestManyLargeCountsWait(t *testing.T) {
+	onStage(t, func(c *gateway.Config) { c.MaxBody = bus.MaxLarge }, func(t *testing.T, st *stage) {
+		half := strings.Repeat(" ", bus.MaxLarge/2+1)
+		for i, want := range []int{400, 429} { // of nothing
+			if r := st.do("/v1/messages/count_tokens", half); r.status != want {
+				t.Errorf("%d: %d %.200s, want %d", i, r.status, r.body, want)
+			}
+		}
+		st.key = st.other
+		if r := st.do("/v1/messages/count_tokens", half); r.status != 400 {
+			t.Errorf("another key: %d %.200s", r.status, r.body)
+		}
+	})
+}
