@@ -24,7 +24,23 @@ func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
 	if req.UsesDay > 0 {
 		r.uses = &l.req
+		return t.askUses(l)
 	}
+	return t.ask(l)
+}
+
+// askUses asks what a client's tasks came to, of which hubs tell thousands of sums: each client's questions
+// one after another, so many a second.
+func (t *Treasury) askUses(l *look) error {
+	at, client := t.now, l.req.Client
+	if last := t.usesAt.Peek(client); last != nil && last.Add(usesEvery).After(at) {
+		at = last.Add(usesEvery)
+	}
+	if at.Sub(t.now) > usesWait {
+		return refuse(bus.CodeTooManyTasks, "%s asks for its usage too often: at most once in %v", client, usesEvery)
+	}
+	t.usesAt.Put(client, client, at, 1)
+	l.until, l.poll.said = at.Add(answerWithin), at.Add(-recallAgain) // which is when it is asked again
 	return t.ask(l)
 }
 

@@ -40,6 +40,10 @@ const (
 	maxPending = 64   // of one client
 	maxLooks   = 256  // questions for balances that wait for hubs
 	maxNamed   = 4    // hubs in a refusal's message
+
+	usesEvery = 100 * time.Millisecond // between two questions for a client's usage
+	usesWait  = 500 * time.Millisecond // for which one waits; more are refused
+	maxUses   = 1024                   // clients that are remembered for it
 )
 
 // Recall is a question to the hub of a domain.

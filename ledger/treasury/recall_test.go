@@ -348,6 +348,44 @@ func TestABalanceAsksTheHubs(t *testing.T) {
 	b.want("who", "unknown_client")
 }
 
+// Of what tasks came to hubs tell thousands of sums: however often a client asks, each hears of it some ten
+// times a second, and nobody else waits for that.
+func TestUsageIsAskedForSoOften(t *testing.T) {
+	b := newBank(t)
+	spread(b, 50, "g")
+	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d-bob", Client: "bob", Amount: 10})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "f", Client: "bob", Hub: "g", Domain: "of-g", Amount: 10, Least: 10})
+	b.asked = nil
+	ask := func(client, id string) {
+		b.put(bus.OpBalance, bus.FundsRequest{ID: id, Client: client, Hubs: true, UsesDay: 1})
+	}
+	refused := 0
+	for i := range 1000 {
+		id := fmt.Sprint("b", i)
+		ask("ann", id)
+		b.pass(time.Millisecond)
+		if r := b.heard[id]; len(r) == 1 && r[0].Code == bus.CodeTooManyTasks {
+			refused++
+		}
+		for _, a := range b.asked[max(0, len(b.asked)-1):] {
+			b.tr.Said(&bus.RecallReply{ID: a.Ask.ID, Hub: "g", Client: a.Ask.Client})
+		}
+	}
+	if n := len(b.asked); n < 10 || n > 12 || refused < 980 || len(b.tr.looks) > 6 {
+		t.Errorf("asked a thousand times in a second: the hub %d times, %d refused, %d wait", n, refused, len(b.tr.looks))
+	}
+	n := len(b.asked)
+	ask("bob", "of bob")
+	if len(b.asked) != n+1 || b.asked[n].Ask.Client != "bob" {
+		t.Errorf("another's question waits: %+v", b.asked[n:])
+	}
+	b.pass(time.Second)
+	ask("ann", "later")
+	if last := b.asked[len(b.asked)-1]; last.Ask.Client != "ann" || last.Ask.UsesDay != 1 {
+		t.Errorf("a second later: %+v", last)
+	}
+}
+
 // Who waits is told when the treasury stops, and what waits is bounded whoever asks.
 func TestWhatWaitsIsBounded(t *testing.T) {
 	if testing.Short() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/ledger"
 	"souk/market"
 )
@@ -51,10 +52,11 @@ type Treasury struct {
 	last  time.Time // a word of any hub that speaks regularly
 	room  bool      // the disk has some
 
-	waitlists map[string]*waitlist // of clients whose money is looked for at hubs
-	looks     []*look              // questions for balances that wait for hubs
-	polls     map[string]*poll     // of questions to hubs under way, by id
-	counted   uint64               // polls so far
+	waitlists map[string]*waitlist                      // of clients whose money is looked for at hubs
+	looks     []*look                                   // questions for balances that wait for hubs
+	polls     map[string]*poll                          // of questions to hubs under way, by id
+	counted   uint64                                    // polls so far
+	usesAt    *bounded.Cache[string, string, time.Time] // when each client's usage was last asked for
 	budgets   budgets
 	richer    []string // clients that money was moved to, whose pending requests are still to be looked at
 }
@@ -69,7 +71,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
 		own:       journal{settled: true},
 		waitlists: map[string]*waitlist{}, polls: map[string]*poll{},
-		budgets: newBudgets(),
+		budgets: newBudgets(), usesAt: bounded.New[string, string, time.Time](maxUses, 0),
 	}
 }
 
