@@ -167,7 +167,8 @@ func TestWhatAnEngineHasNoEndpointFor(t *testing.T) {
 	for i, c := range []struct {
 		after time.Duration
 		due   bool
-	}{{0, false}, {59 * time.Second, false}, {time.Second, true}, {59 * time.Second, false}, {time.Second, true}} {
+	}{{0, false}, {59 * time.Second, false}, {time.Second, true}, {59 * time.Second, false},
+		{time.Second, true}} {
 		now = now.Add(c.after)
 		r, due := a.AskAgain(now)
 		if due != c.due || r.Kind != bus.KindCompletion || r.MaxTokens != 1 {

@@ -6,12 +6,12 @@ import (
 	"souk/bus"
 )
 
-// Where the context may have room for less than max_tokens behind the prompt, the engine counts that first, if
-// it can.
+// Where the context may have room for less than max_tokens behind the prompt, the engine counts that first,
+// if it can.
 func TestATightPromptIsCounted(t *testing.T) {
 	a := Agent{info: Info{MaxModelLen: 100, Template: &bus.Template{Fixed: 1, Each: 1, Wide: 1}}}
-	d := bus.Dispatch{Hold: "h", MaxTokens: 50, Tight: true, PromptMost: 100, Task: bus.Task{Client: "c", ID: "t",
-		Kind: bus.KindChat, Prompt: bus.Prompt{Tokens: 90, Text: 300, Pieces: 1}}}
+	d := bus.Dispatch{Hold: "h", MaxTokens: 50, Tight: true, PromptMost: 100, Task: bus.Task{Client: "c",
+		ID: "t", Kind: bus.KindChat, Prompt: bus.Prompt{Tokens: 90, Text: 300, Pieces: 1}}}
 	loose, open, picture, rest := d, d, d, d
 	loose.Tight, open.Open, picture.Task.Prompt.Loose = false, true, bus.LooseMedia
 	for i, c := range []struct {

@@ -46,16 +46,6 @@ func (t Template) Bound(p *Prompt) (tokens int, ok bool) {
 	return int(min(n, MaxTokens)), ok
 }
 
-// AtLeast returns how many tokens the longest text of a prompt has for sure, by an estimate of all its tokens.
-// Text of few words, such as spaces, and that of some languages has a quarter of what is estimated. Of many
-// texts, each with a context of its own, the mean is known.
-func (p *Prompt) AtLeast(kind string, tokens int) int {
-	if Pooling(kind) {
-		tokens /= max(1, p.Pieces)
-	}
-	return tokens / 4
-}
-
 // AnswerRoom returns how many tokens of an answer may follow a prompt of so many in a context; 0: it is not
 // said. An engine refuses a request whose prompt and max_tokens together exceed that; the margin is for the
 // estimate's error.

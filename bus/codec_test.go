@@ -37,7 +37,8 @@ func full() []Message {
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
 			Prefixes: []PrefixHash{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}},
 			Former:   Hashes("former and other"), Next: Hashes("next and another"), Text: 950, Wide: 40,
-			Pieces: 3, Tools: 1, Loose: LooseCounted, SystemBoundary: 512},
+			AtLeast: 60,
+			Pieces:  3, Tools: 1, Loose: LooseCounted, SystemBoundary: 512},
 	}
 	price := market.Price{Miss: 30, Hit: 3, Out: 60}
 	usage := market.Usage{Prompt: 230, Cached: 64, Output: 12}

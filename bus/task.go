@@ -174,6 +174,7 @@ type Prompt struct {
 	Bytes    int          `msgpack:"bytes" want:"canonical"`   // of canonical text: roles, contents, tools
 	Messages int          `msgpack:"messages" want:"messages"` // 1 for a completion
 	Tokens   int          `msgpack:"tokens"`                   // estimate
+	AtLeast  int          `msgpack:"at_least,omitempty"`       // that its longest text has for sure
 	Prefixes []PrefixHash `msgpack:"prefixes,omitempty" want:"any"`
 	// of the same prefixes, DigestBytes of each text's SHA-256: only where it was read, until it is named
 	Digests []byte `msgpack:"-"`

@@ -80,8 +80,8 @@ func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
 // may try it.
 func (h *Hub) fresh(c *Config, now time.Time) bool { return now.Sub(h.Heard) <= c.StatusTTL }
 
-// needs is the number of prompt tokens that a hub's context must exceed: as estimated where one does, and else
-// as many as the prompt has for sure, at who has the longest, whose engine judges.
+// needs is the number of prompt tokens that a hub's context must exceed: as estimated where one does, and
+// else as many as the prompt has for sure, at who has the longest, whose engine judges.
 func (t *Table) needs(c *Config, w *Want, now time.Time) int {
 	longest := 0
 	for i := range t.hubs {

@@ -158,8 +158,10 @@ func TestChoose(t *testing.T) {
 			want: Want{Label: "x", Confident: true, Model: "gpt"}, code: "unknown_model"},
 		{name: "prompt longer than any context", hubs: "a: serves x; model m context 100",
 			want: Want{Label: "x", Model: "m", PromptTokens: 400, PromptLeast: 100}, code: "prompt_too_long"},
-		{name: "prompt that may be", hubs: "a: serves x; model m context 99\nb: serves y; model m context 100",
-			want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 399, PromptLeast: 99}, go_: "b"},
+		{name: "prompt that may be",
+			hubs: "a: serves x; model m context 99\nb: serves y; model m context 100",
+			want: Want{Label: "x", Confident: true, Model: "m", PromptTokens: 399, PromptLeast: 99},
+			go_:  "b"},
 		{name: "texts to embed, longer than any context",
 			hubs: "a: serves x; model m context 100 pools embedding",
 			want: Want{Label: "x", Model: "m", Kind: bus.KindEmbedding, PromptTokens: 400, PromptLeast: 100},
@@ -221,7 +223,8 @@ func TestChoose(t *testing.T) {
 		{name: "a prompt longer than each context, and a hub without agents", hubs: `
 			a: general; agents 0
 			b: serves x; model m context 4096`,
-			want: Want{Label: "x", Confident: true, PromptTokens: 16384, PromptLeast: 4096}, code: "prompt_too_long"},
+			want: Want{Label: "x", Confident: true, PromptTokens: 16384, PromptLeast: 4096},
+			code: "prompt_too_long"},
 		{name: "that is full, whose context would do", hubs: `
 			a: general; free 0; room 0; model m context 16384
 			b: serves x; model m context 4096`,

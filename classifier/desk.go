@@ -33,9 +33,9 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 		c: c, seed: seed, quotes: hall{all: quotesMost, each: quotesEach, clients: map[string]load{}},
 		tasks: hall{all: load{c.MaxOpen, c.MaxOpenBytes},
 			each: load{c.MaxOpenPerClient, c.MaxOpenBytesPerClient}, clients: map[string]load{}},
-		// each is a subscription while it comes
-		bodies: hall{all: load{64, c.MaxOpenBytes}, clients: map[string]load{},
-			each: load{64, max(c.MaxOpenBytesPerClient, bus.MaxLarge)}},
+		// each is a subscription while it comes; a quarter for one client, whose bodies may come slowly
+		bodies: hall{all: load{128, c.MaxOpenBytes}, clients: map[string]load{},
+			each: load{32, max(c.MaxOpenBytesPerClient, bus.MaxLarge)}},
 		ends:     ends{clients: map[string]int{}},
 		sessions: bounded.New[string, uint64, string](c.MaxSessions, 0),
 		ids:      bounded.New[string, uint64, string](c.MaxSessions, 0), stats: newStats(),
@@ -212,7 +212,7 @@ func (c *Config) label(t *bus.Task, label string, confidence float64) Want {
 	t.Domain = label
 	return Want{
 		Hub: t.Hub, Label: label, Confident: sure, Model: t.Model, Kind: t.Kind,
-		PromptTokens: t.Prompt.Tokens, PromptLeast: t.Prompt.AtLeast(t.Kind, t.Prompt.Tokens),
+		PromptTokens: t.Prompt.Tokens, PromptLeast: t.Prompt.AtLeast,
 		OutputTokens: t.MaxTokens, Terms: t.Terms,
 	}
 }

@@ -241,7 +241,7 @@ func TestAQuoteIsRefusedAsTheTaskWouldBe(t *testing.T) {
 		{"a client without money", agent, func(m *bus.Task) { m.Client = "nobody" }, "", false},
 		{"no agent", func(*house) {}, nil, bus.CodeNoRoom, true},
 		{"no engine of the model", agent, func(m *bus.Task) { m.Model = "gpt" }, bus.CodeUnknownModel, false},
-		{"a prompt too long", agent, func(m *bus.Task) { m.Prompt.Tokens = 36000 }, bus.CodePromptTooLong,
+		{"a prompt too long", agent, func(m *bus.Task) { m.Prompt.AtLeast = 9000 }, bus.CodePromptTooLong,
 			false},
 		{"no prompt", agent, func(m *bus.Task) { m.Prompt.Tokens = 0 }, bus.CodeEmptyPrompt, false},
 		{"terms", agent, func(m *bus.Task) { m.Terms.Delta = new(float64) }, bus.CodeBadTerms, false},

@@ -472,6 +472,7 @@ func (o options) task(h *house, client, id string) *bus.Task {
 	m.Attempt = int(o.whole("attempt", 0))
 	m.MaxTokens = int(o.whole("max_tokens", int64(m.MaxTokens)))
 	m.Prompt.Tokens = int(o.whole("prompt", int64(m.Prompt.Tokens)))
+	m.Prompt.AtLeast = m.Prompt.Tokens / 4
 	if o.has("media") {
 		m.Prompt.Loose, m.Prompt.Text = bus.LooseMedia, int(o.whole("media", 0))
 	}

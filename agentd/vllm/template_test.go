@@ -222,7 +222,8 @@ func TestCountedBeforeItIsComputed(t *testing.T) {
 	}
 }
 
-// What is left of the context behind a counted prompt bounds max_tokens; where nothing is, the engine says so.
+// What is left of the context behind a counted prompt bounds max_tokens; where nothing is, the engine says
+// so.
 func TestCountedForWhatIsLeft(t *testing.T) {
 	for context, want := range map[int]string{0: "50", 60: "50", 12: "7", 5: "1", 4: "1"} {
 		told := ""
@@ -238,8 +239,8 @@ func TestCountedForWhatIsLeft(t *testing.T) {
 			told = q.Most.String()
 			http.Error(w, `{"error":{"message":"the context length is 5"}}`, http.StatusBadRequest)
 		}).URL)
-		_, err := e.Complete(t.Context(), agentd.Request{Kind: bus.KindChat, MaxTokens: 50, Count: true, Context: context,
-			Body: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)},
+		_, err := e.Complete(t.Context(), agentd.Request{Kind: bus.KindChat, MaxTokens: 50, Count: true,
+			Context: context, Body: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)},
 			func(agentd.Chunk) error { return nil })
 		var no *agentd.EngineError
 		if told != want || !errors.As(err, &no) || no.Code != bus.CodePromptTooLong {

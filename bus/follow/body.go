@@ -19,9 +19,17 @@ const (
 	pieceTries  = 3
 )
 
-// bodyWithin bounds the time for all of a body: less than hubs have agents wait for a first token, so that no
-// agent is to blame for a sender who gives a piece now and then.
-const bodyWithin = 25 * time.Second
+// A body comes whole within so long, and a second more for each megabyte, so that nobody who gives a piece
+// now and then is waited for; and within bodyMost: less than hubs have agents wait for a first token, so that
+// no agent is to blame.
+const (
+	bodyWithin = 10 * time.Second
+	bodyMost   = 25 * time.Second
+)
+
+func within(l *bus.Large) time.Duration {
+	return min(bodyMost, bodyWithin+time.Duration(l.Bytes>>20)*time.Second)
+}
 
 // PieceEvery is the least time between pieces that one process asks for, or a client sends: 26 MB a second,
 // which each has in its share of the bus.
@@ -73,7 +81,7 @@ func Body(ctx context.Context, b bus.Bus, me, sender string, l *bus.Large, pace 
 		return nil, err
 	}
 	defer sub.Stop()
-	late, end := time.NewTimer(0), time.NewTimer(bodyWithin)
+	late, end := time.NewTimer(0), time.NewTimer(within(l))
 	defer late.Stop()
 	defer end.Stop()
 	var body []byte
@@ -82,7 +90,7 @@ func Body(ctx context.Context, b bus.Bus, me, sender string, l *bus.Large, pace 
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-end.C:
-			return nil, fmt.Errorf("%w: %d of its %d bytes came within %v", ErrBody, len(body), l.Bytes, bodyWithin)
+			return nil, fmt.Errorf("%w: %d of its %d bytes came within %v", ErrBody, len(body), l.Bytes, within(l))
 		case p := <-came:
 			switch {
 			case p.At != len(body): // an earlier one, asked for twice

@@ -218,7 +218,8 @@ func (r *keyring) counted(now time.Time, k *key, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if wait, ok := k.counts.takes(now, float64(n), countRate, bus.MaxLarge); !ok {
-		return again(openai.CodeRateLimited, wait, "tokens are counted of %d bytes a second for a key: wait", countRate)
+		return again(openai.CodeRateLimited, wait, "tokens are counted of %d bytes a second for a key: wait",
+			countRate)
 	}
 	return nil
 }

@@ -83,7 +83,8 @@ func TestABucket(t *testing.T) {
 	}
 }
 
-// Tokens are counted for nothing, so of as many bytes as a body may have at once, and then of so many a second.
+// Tokens are counted for nothing, so of as many bytes as a body may have at once, and then of so many a
+// second.
 func TestTokensAreCountedOfSoManyBytes(t *testing.T) {
 	r, k := newKeyring(Default(), slog.New(slog.DiscardHandler)), &key{}
 	now, got := time.Unix(1, 0), ""

@@ -13,6 +13,7 @@ type pooled struct {
 	bytes  int  // of all text that an engine reads; of token ids as many as there are
 	wide   int  // of these, beyond ASCII
 	tokens int  // as estimated
+	least  int  // that one of the texts has for sure
 	answer int  // entries of the answer
 	first  Span // the first text, where it is one
 }
@@ -113,6 +114,7 @@ func (b *body) ids(i int, v Span) error {
 	}
 	b.pooled.bytes += n
 	b.pooled.tokens += n
+	b.pooled.least = max(b.pooled.least, n)
 	if i < 0 {
 		return errWhole
 	}
@@ -186,7 +188,9 @@ func (b *body) text(which string, i int, v Span, times int) error {
 	}
 	b.pooled.bytes += times * n
 	b.pooled.wide += times * other
-	b.pooled.tokens += times * ((n-other+3)/4 + other*2/5 + 2)
+	tokens := (n-other+3)/4 + other*2/5 + 2
+	b.pooled.tokens += times * tokens
+	b.pooled.least = max(b.pooled.least, tokens/sureOf)
 	return nil
 }
 
@@ -207,7 +211,8 @@ func (b *body) completePooling(t *bus.Task) error {
 	}
 	t.MaxTokens, t.Salt, t.Declared = 1, b.salt, t.Role != ""
 	t.Prompt = bus.Prompt{Bytes: min(p.bytes, bus.MaxCanonical), Messages: 1,
-		Tokens: min(p.tokens, bus.MaxTokens), Text: p.bytes, Wide: p.wide, Pieces: pieces}
+		Tokens: min(p.tokens, bus.MaxTokens), AtLeast: min(p.least, bus.MaxTokens), Text: p.bytes,
+		Wide: p.wide, Pieces: pieces}
 	if p.first != (Span{}) {
 		b.buf = b.AppendString(b.buf[:0], p.first)
 		b.user = b.buf

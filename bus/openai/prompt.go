@@ -296,7 +296,9 @@ func (b *body) prompt(key []byte) bus.Prompt {
 	if !b.has("messages") {
 		messages = 1
 	}
-	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
+	tokens := b.tokens()
+	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: tokens,
+		AtLeast:  max(0, tokens-MediaTokens*b.media) / sureOf,
 		Prefixes: slices.Clone(b.prefixes), Digests: slices.Clone(b.digests), SystemBoundary: b.boundary}
 }
 
@@ -331,6 +333,10 @@ func (b *body) apart(h hash.Hash, key []byte) {
 // MediaTokens are the tokens that a picture, or sound, is estimated to have, whatever its bytes: what most
 // models of today make of a photo or a screenshot. Agents learn how far a prompt's estimate is off.
 const MediaTokens = 1500
+
+// sureOf is the part of an estimate of text that is sure: of text that is mostly spaces, and in some
+// languages, that is all there is.
+const sureOf = 4
 
 // tokens estimates the prompt's length: English text has about four bytes a token, other scripts about
 // two and a half, and a chat template adds four tokens a message.

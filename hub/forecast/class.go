@@ -85,8 +85,8 @@ func (c *Class) worst(prompt, maxTokens int) market.Credits {
 	return market.WorstCase(c.Price, prompt, maxTokens) + c.Tariff
 }
 
-// May says what keeps a task from an agent of the class that expects its prompt to have so many tokens.
-func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
+// May says what keeps a task from an agent of the class.
+func (c *Class) May(t *Task) estimate.Obstacle {
 	switch {
 	case t.Parses && !c.Parses || t.Carried > 0 && c.Opaque:
 		return estimate.Parsers
@@ -95,7 +95,7 @@ func (c *Class) May(t *Task, tokens int) estimate.Obstacle {
 		return estimate.Model
 	case t.Media && c.Text:
 		return estimate.Media
-	case c.Context > 0 && t.Prompt.AtLeast(t.Kind, tokens)+t.Carried >= c.Context: // else its engine judges
+	case c.Context > 0 && t.Prompt.AtLeast+t.Carried >= c.Context: // else its engine judges
 		return estimate.Context
 	case c.cuts(t):
 		return estimate.Short

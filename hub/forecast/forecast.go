@@ -110,18 +110,16 @@ const usualITL = 25 * time.Millisecond // of an agent of which no answer was see
 // ITL is the mean time between tokens of agents that are forecast so; where none was seen, a usual one.
 func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), usualITL) }
 
-// obstacle returns why a task may not go to an agent that holds so much of its prompt, slots aside.
-func (t *Task) obstacle(a *Agent, c *Class, h estimate.Held) estimate.Obstacle {
+// obstacle returns why a task may not go to an agent, slots aside.
+func (t *Task) obstacle(a *Agent, c *Class) estimate.Obstacle {
 	if !a.Joined() || t.Only != nil && t.Only != a || t.Failed != nil && slices.Contains(*t.Failed, a.ID()) {
 		return estimate.Elsewhere
 	}
-	return c.May(t, h.Tokens)
+	return c.May(t)
 }
 
-// Goes reports whether a task may go to an agent. What that holds is looked up only for one that serves it.
-func (r *Room) Goes(t *Task, a *Agent) bool {
-	return r.Of(a).May(t, 0) == estimate.None && t.obstacle(a, r.Of(a), r.Held(t, a)) == estimate.None
-}
+// Goes reports whether a task may go to an agent.
+func (r *Room) Goes(t *Task, a *Agent) bool { return t.obstacle(a, r.Of(a)) == estimate.None }
 
 // Fit finds the context that an agent must have to be given a task. Where some that it may use have room for
 // all of its max_tokens, that is the shortest of theirs, and else the longest there is: an answer is cut only
@@ -132,10 +130,9 @@ func (r *Room) Fit(t *Task) {
 	var last *Class
 	for a := range r.agents {
 		c := r.Of(a)
-		if h := a.expect(c, t.Prompt, 0); c != last && a.Stays() && t.obstacle(a, c, h) == estimate.None {
+		if c != last && a.Stays() && t.obstacle(a, c) == estimate.None {
 			last = c
-			context := cmp.Or(c.Context, math.MaxInt)
-			prompt := h.Tokens + t.Carried
+			context, prompt := cmp.Or(c.Context, math.MaxInt), c.Line.Tokens(t.Prompt.Tokens)+t.Carried
 			if longest = max(longest, context); c.Pools == "" &&
 				(prompt >= context || bus.AnswerRoom(c.Context, prompt) < t.MaxTokens) {
 				short = true
@@ -190,7 +187,7 @@ func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, 
 			told = append(told[:min(len(told), cap(told)-1)], c)
 		}
 		held := a.expect(c, t.Prompt, depth)
-		if may(t.obstacle(a, c, held), c.Context, held.Tokens+t.Carried) && show != nil {
+		if may(t.obstacle(a, c), c.Context, held.Tokens+t.Carried) && show != nil {
 			r.one = r.Estimate(now, t, c, held)
 			show(a, &r.one)
 		}

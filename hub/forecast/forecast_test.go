@@ -85,34 +85,36 @@ func TestMay(t *testing.T) {
 	x.Text = true
 	c, _ := r.Class(x, nil, nil, 16)
 	for _, test := range []struct {
-		task   Task
-		tokens int
-		want   estimate.Obstacle
+		task  Task
+		least int
+		want  estimate.Obstacle
 	}{
 		{Task{}, 8191, estimate.None}, {Task{Model: "llama"}, 100, estimate.None},
-		{Task{}, 4*8192 - 1, estimate.None}, {Task{}, 4 * 8192, estimate.Context},
-		{Task{Carried: 100}, 4 * 8100, estimate.Context}, {Task{Media: true}, 9000, estimate.Media},
+		{Task{}, 8192, estimate.Context}, {Task{Carried: 100}, 8100, estimate.Context},
+		{Task{Media: true}, 9000, estimate.Media},
 		{Task{Media: true, Model: "qwen"}, 9000, estimate.Model},
 		{Task{Parses: true, Model: "qwen"}, 9000, estimate.Parsers},
 	} {
-		test.task.Prompt = &bus.Prompt{}
-		if got := c.May(&test.task, test.tokens); got != test.want {
-			t.Errorf("%+v of %d tokens: %d, want %d", test.task, test.tokens, got, test.want)
+		test.task.Prompt = &bus.Prompt{AtLeast: test.least}
+		if got := c.May(&test.task); got != test.want {
+			t.Errorf("%+v: %d, want %d", test.task, got, test.want)
 		}
 	}
-	p := &bus.Prompt{}
+	p := new(bus.Prompt)
 	x.Without = bus.Without(bus.KindCompletion)
 	c, _ = r.Class(x, nil, nil, 16)
-	chat, completion := c.May(&Task{Prompt: p, Kind: bus.KindChat}, 10), c.May(&Task{Prompt: p, Kind: bus.KindCompletion}, 10)
+	chat := c.May(&Task{Prompt: p, Kind: bus.KindChat})
+	completion := c.May(&Task{Prompt: p, Kind: bus.KindCompletion})
 	if chat != estimate.None || completion != estimate.Model {
 		t.Errorf("without completions: %d for a chat, %d for a completion", chat, completion)
 	}
 	x.Context, x.Text, x.Parses, x.Opaque, x.Without = 0, false, true, true, ""
 	c, _ = r.Class(x, nil, nil, 16)
-	if got := c.May(&Task{Media: true, Parses: true}, 1<<30); got != estimate.None {
+	p.AtLeast = 1 << 30
+	if got := c.May(&Task{Prompt: p, Media: true, Parses: true}); got != estimate.None {
 		t.Errorf("an agent that takes all: %d", got)
 	}
-	if got := c.May(&Task{Carried: 1}, 1); got != estimate.Parsers {
+	if got := c.May(&Task{Prompt: p, Carried: 1}); got != estimate.Parsers {
 		t.Errorf("an answer of another engine: %d", got)
 	}
 }

@@ -88,9 +88,8 @@ func (s *Sheet) reach(r *Room, now int64, t *Task, show func(o *estimate.Offer))
 // make forecasts the task at hand at the k-th agent; without an estimate where it may not go there.
 func (s *Sheet) make(r *Room, now int64, k int, depth int32) (o estimate.Offer) {
 	a, c := s.agents[k], s.Classes[k]
-	held := a.expect(c, s.task.Prompt, depth)
-	if s.task.obstacle(a, c, held) == estimate.None {
-		o.Estimate = s.Of(r, now, c, held)
+	if s.task.obstacle(a, c) == estimate.None {
+		o.Estimate = s.Of(r, now, c, a.expect(c, s.task.Prompt, depth))
 		o.TTFT = c.Line.Later(o.First, o.Work, s.loads[k])
 		o.Half = a.Half(o.TTFT)
 	}

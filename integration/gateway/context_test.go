@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// How many tokens a prompt has is estimated by its bytes. Where that is more than the context and the truth is
-// not, the engine serves it; where the truth is, too, the engine refuses it, and is charged with no fault; and
-// what surely does not fit is refused before anybody is asked.
+// How many tokens a prompt has is estimated by its bytes. Where that is more than the context and the truth
+// is not, the engine serves it; where the truth is, too, the engine refuses it; and what surely does not fit
+// is refused before anybody is asked.
 func TestAnEstimateRefusesNoPromptThatFits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
@@ -35,10 +35,13 @@ func TestAnEstimateRefusesNoPromptThatFits(t *testing.T) {
 		{"one that surely does not", "/v1/chat/completions", fmt.Sprintf(
 			`{"messages":[{"role":"user","content":"%s"}]}`, strings.Repeat(word, 30_000)),
 			http.StatusBadRequest, `is longer than any agent's context`},
-		{"a text of 3 MB to embed", "/v1/embeddings", fmt.Sprintf(`{"input":"%s"}`, strings.Repeat("abc ", 750_000)),
+		{"a text of 3 MB to embed", "/v1/embeddings", `{"input":"` + strings.Repeat("abc ", 750_000) + `"}`,
 			http.StatusBadRequest, `"context_length_exceeded"`},
+		{"one of several", "/v1/embeddings",
+			`{"input":["a","b","` + strings.Repeat("abc ", 100_000) + `","c"]}`, http.StatusBadRequest, `"context_length_exceeded"`},
 	} {
-		if r := h.do("POST", x.route, x.body, h.key); r.status != x.status || !strings.Contains(r.body, x.want) {
+		r := h.do("POST", x.route, x.body, h.key)
+		if r.status != x.status || !strings.Contains(r.body, x.want) {
 			t.Errorf("%s: %d %.300s", x.name, r.status, r.body)
 		}
 	}

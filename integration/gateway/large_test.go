@@ -90,8 +90,8 @@ func TestALargeBodyStaysWithTheGateway(t *testing.T) {
 	})
 }
 
-// Counting tokens costs its asker nothing, so that a key has so many bytes counted in a while, though it has no
-// rate of its own; another key is not kept from it.
+// Counting tokens costs its asker nothing, so that a key has so many bytes counted in a while, though it has
+// no rate of its own; another key is not kept from it.
 func TestManyLargeCountsWait(t *testing.T) {
 	onStage(t, func(c *gateway.Config) { c.MaxBody = bus.MaxLarge }, func(t *testing.T, st *stage) {
 		half := strings.Repeat(" ", bus.MaxLarge/2+1)

@@ -354,7 +354,8 @@ func TestUsageIsAskedForSoOften(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g")
 	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d-bob", Client: "bob", Amount: 10})
-	b.put(bus.OpAllot, bus.FundsRequest{ID: "f", Client: "bob", Hub: "g", Domain: "of-g", Amount: 10, Least: 10})
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "f", Client: "bob", Hub: "g", Domain: "of-g", Amount: 10,
+		Least: 10})
 	b.asked = nil
 	ask := func(client, id string) {
 		b.put(bus.OpBalance, bus.FundsRequest{ID: id, Client: client, Hubs: true, UsesDay: 1})
@@ -372,7 +373,8 @@ func TestUsageIsAskedForSoOften(t *testing.T) {
 		}
 	}
 	if n := len(b.asked); n < 10 || n > 12 || refused < 980 || len(b.tr.looks) > 6 {
-		t.Errorf("asked a thousand times in a second: the hub %d times, %d refused, %d wait", n, refused, len(b.tr.looks))
+		t.Errorf("asked a thousand times in a second: the hub %d times, %d refused, %d wait", n, refused,
+			len(b.tr.looks))
 	}
 	n := len(b.asked)
 	ask("bob", "of bob")
