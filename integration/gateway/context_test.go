@@ -35,10 +35,11 @@ func TestAnEstimateRefusesNoPromptThatFits(t *testing.T) {
 		{"one that surely does not", "/v1/chat/completions", fmt.Sprintf(
 			`{"messages":[{"role":"user","content":"%s"}]}`, strings.Repeat(word, 30_000)),
 			http.StatusBadRequest, `is longer than any agent's context`},
-		{"a text of 3 MB to embed", "/v1/embeddings", `{"input":"` + strings.Repeat("abc ", 750_000) + `"}`,
-			http.StatusBadRequest, `"context_length_exceeded"`},
+		{"a text of 3 MB to embed", "/v1/embeddings",
+			`{"input":"` + strings.Repeat("abc ", 750_000) + `"}`, http.StatusBadRequest, `"context_length_exceeded"`},
 		{"one of several", "/v1/embeddings",
-			`{"input":["a","b","` + strings.Repeat("abc ", 100_000) + `","c"]}`, http.StatusBadRequest, `"context_length_exceeded"`},
+			`{"input":["a","b","` + strings.Repeat("abc ", 100_000) + `","c"]}`,
+			http.StatusBadRequest, `"context_length_exceeded"`},
 	} {
 		r := h.do("POST", x.route, x.body, h.key)
 		if r.status != x.status || !strings.Contains(r.body, x.want) {
