@@ -109,8 +109,8 @@ func TestWhoIsAdmitted(t *testing.T) {
 		"answers": {func(s *shows) {
 			s.claims.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: time.Minute}
 		}, "terms"},
-		"revoked":       {revoked(public(user), time.Second), "revoked"},
-		"all are":       {revoked(jwt.All, time.Second), "revoked"},
+		"revoked":       {revoked(public(user), time.Hour), "revoked"},
+		"all are":       {revoked(jwt.All, time.Hour), "revoked"},
 		"another is":    {revoked(public(stranger), time.Second), ""},
 		"an earlier is": {revoked(public(user), -time.Hour), ""},
 	} {

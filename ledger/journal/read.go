@@ -83,17 +83,32 @@ func (r *Reader) loadUpTo(most int64) error {
 	if err != nil {
 		return err
 	}
+	read := io.ReadFull
 	if size := min(info.Size(), most); int64(cap(r.buf)) < size {
-		r.buf = make([]byte, size)
+		r.buf, read = make([]byte, size), readSparse
 	} else {
 		r.buf = r.buf[:size]
 	}
-	n, err := io.ReadFull(f, r.buf)
+	n, err := read(f, r.buf)
 	r.buf = r.buf[:n]
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // cut at this moment
 		err = nil
 	}
 	return err
+}
+
+// readSparse is io.ReadFull into a new buffer, which is zero as most of a segment is: it leaves untouched the
+// memory of what is. The race detector takes a fifth of the time for that.
+func readSparse(r io.Reader, buf []byte) (n int, err error) {
+	piece := make([]byte, min(pieceRead, len(buf)))
+	for err == nil && n < len(buf) {
+		var got int
+		if got, err = io.ReadFull(r, piece[:min(len(piece), len(buf)-n)]); !allZero(piece[:got]) {
+			copy(buf[n:], piece[:got])
+		}
+		n += got
+	}
+	return n, err
 }
 
 // Next returns the next frame, or io.EOF at the end of what is written by now; ask again to get what is
