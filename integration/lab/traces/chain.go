@@ -1,6 +1,9 @@
 package traces
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Chain is a session of a trace that says which blocks its prompts consist of, and not what text.
 type Chain struct {
@@ -12,14 +15,19 @@ type Chain struct {
 	Turns [][]int `json:"turns"`
 }
 
-// Blocks are the numbers of the blocks of a turn's prompt.
-func (c *Chain) Blocks(turn int) (all []int) {
-	for ranges := c.Turns[turn][3:]; len(ranges) > 0; ranges = ranges[2:] {
-		for i := range ranges[1] {
-			all = append(all, ranges[0]+i)
+// Blocks are the places and numbers of the blocks of a turn's prompt.
+func (c *Chain) Blocks(turn int) iter.Seq2[int, int] {
+	return func(yield func(at, id int) bool) {
+		at := 0
+		for ranges := c.Turns[turn][3:]; len(ranges) > 0; ranges = ranges[2:] {
+			for i := range ranges[1] {
+				if !yield(at, ranges[0]+i) {
+					return
+				}
+				at++
+			}
 		}
 	}
-	return all
 }
 
 // Chains returns the sessions of one of the files of this package.

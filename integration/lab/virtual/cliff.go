@@ -163,7 +163,7 @@ func chained(c *traces.Chain, size int) *Script {
 		} else if i > 0 {
 			out.think = max(time.Millisecond, at)
 		}
-		var chain []uint64
+		chain := make([]uint64, 0, out.prompt/size)
 		parent := uint64(0)
 		for k, id := range c.Blocks(i) {
 			parent = mix(parent ^ mix(uint64(id)))
