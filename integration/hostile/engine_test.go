@@ -3,9 +3,9 @@ package hostile
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -45,6 +45,7 @@ const failsAfter = 3
 // request is the outcome of one request that reached the engine.
 type request struct {
 	prompt, cached int
+	blocks         []uint64 // of its prompt, until they are in the cache
 	refused        bool
 	first          bool // its first token was handed over
 	relayed        int  // output tokens taken by the agent
@@ -145,11 +146,14 @@ func (e *engine) reach(r agentd.Request) (*request, uint64) {
 		return q, 0
 	}
 	h := fnv.New64a()
-	hits := true
+	hits, mixed := true, salt(r)
+	var piece []byte
 	for i, t := range prompt {
-		fmt.Fprintf(h, "%x,", t)
+		piece = append(strconv.AppendUint(piece[:0], t, 16), ',')
+		h.Write(piece)
 		if end := i + 1; end%blockSize == 0 {
-			key := h.Sum64() ^ salt(r)
+			key := h.Sum64() ^ mixed
+			q.blocks = append(q.blocks, key)
 			if hits = hits && e.blocks[key] && end < len(prompt); hits {
 				q.cached = end
 			}
@@ -159,22 +163,13 @@ func (e *engine) reach(r agentd.Request) (*request, uint64) {
 }
 
 // computed puts a prompt into the cache.
-func (e *engine) computed(r agentd.Request) {
+func (e *engine) computed(q *request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	prompt, _ := tokens(r.Body)
-	if r.Resume != nil {
-		for _, t := range r.Resume.Tokens {
-			prompt = append(prompt, uint64(t)<<34)
-		}
+	for _, key := range q.blocks {
+		e.blocks[key] = true
 	}
-	h := fnv.New64a()
-	for i, t := range prompt {
-		fmt.Fprintf(h, "%x,", t)
-		if (i+1)%blockSize == 0 {
-			e.blocks[h.Sum64()^salt(r)] = true
-		}
-	}
+	q.blocks = nil
 }
 
 // note changes what is known of a request.
@@ -220,10 +215,10 @@ func (e *engine) Complete(ctx context.Context, r agentd.Request,
 		late, fails = e.hurt(r)
 	}
 	if !follow.Pause(ctx, late+prefillBase+time.Duration(q.prompt-q.cached)*prefillEach) {
-		e.computed(r) // what was begun is computed
+		e.computed(q) // what was begun is computed
 		return cut(context.Cause(ctx))
 	}
-	e.computed(r)
+	e.computed(q)
 	first = time.Now()
 	for i := range length {
 		if i > 0 && !follow.Pause(ctx, decodeEach) {
