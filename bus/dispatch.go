@@ -81,6 +81,7 @@ type Completion struct {
 	Hold    string       `msgpack:"hold" want:"needed"`
 	Client  string       `msgpack:"client" want:"id?"`
 	Task    string       `msgpack:"task" want:"id?"`
+	Trace   Trace        `msgpack:"-"` // travels in headers
 	Outcome string       `msgpack:"outcome" want:"outcome"`
 	Code    Code         `msgpack:"code,omitempty"`
 	Finish  string       `msgpack:"finish,omitempty"`

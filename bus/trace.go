@@ -42,6 +42,11 @@ func TraceOf(h Header) Trace {
 		return Trace{}
 	}
 	ctx := w3c.Extract(context.Background(), carrier(h))
+	return TraceIn(ctx)
+}
+
+// TraceIn returns the trace context of the span in ctx, zero if there is none.
+func TraceIn(ctx context.Context) Trace {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return Trace{}
 	}
@@ -49,6 +54,17 @@ func TraceOf(h Header) Trace {
 	w3c.Inject(ctx, c)
 	return Trace{Parent: c.Get("traceparent"), State: c.Get("tracestate")}
 }
+
+// Context returns a context in which spans are made within t.
+func (t Trace) Context() context.Context {
+	if t.Parent == "" {
+		return context.Background()
+	}
+	return w3c.Extract(context.Background(), carrier(t.Header(nil)))
+}
+
+// Sampled reports whether what is done within t is to be traced, too.
+func (t Trace) Sampled() bool { return t.Parent != "" && t.Parent[len(t.Parent)-1]&1 == 1 }
 
 // Header returns h with t in it. It makes a header where h is nil, and none for a zero Trace.
 func (t Trace) Header(h Header) Header {

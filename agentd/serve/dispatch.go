@@ -6,9 +6,13 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"souk/agentd"
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/sight"
 )
 
 // onCall tells the hub that has claimed the agent its ask, sealed at first.
@@ -110,6 +114,8 @@ func (a *agent) start(s *agentd.Stream) {
 		cancel(why)
 	}
 	a.mu.Unlock()
+	span := a.deps.Spans.Begin("agent.serve", d.Task.Trace, time.Now(), trace.SpanKindServer)
+	request.Trace = span.Trace
 	a.crew.Go(func() {
 		defer a.runs.Done()
 		defer done()
@@ -124,7 +130,7 @@ func (a *agent) start(s *agentd.Stream) {
 				return a.relay(s, c)
 			})
 		}
-		a.finish(s, outages, answer, err)
+		a.finish(s, outages, answer, err, span)
 		cancel(nil)
 	})
 }
@@ -233,7 +239,7 @@ func (a *agent) publish(s *agentd.Stream, data []byte) error {
 
 // finish settles a run: the reader's end frame goes out first, then the hub's completion. outages is the
 // server's count of outages when the run began.
-func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, err error) {
+func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, err error, span sight.Span) {
 	d := s.Dispatch()
 	a.mu.Lock()
 	rest, broken := s.Rest(time.Now(), a.deps.Bus.MaxPayload())
@@ -261,6 +267,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 
 	a.mu.Lock()
 	delete(a.cancels, s)
+	e.Completion.Trace = span.Trace
 	c := a.core.Ended(d, &e)
 	a.streams.Ended(time.Now(), s, agentd.KeepFrames)
 	a.suspect = a.suspect || e.Doubtful
@@ -285,12 +292,31 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		a.log.Warn("the engine does not say how much of a prompt it had cached, and all of it is billed as " +
 			"computed: vLLM wants --enable-prompt-tokens-details, SGLang --enable-cache-report")
 	}
+	endSpan(span, d, &e)
 	nudge(a.kick)
 	a.reports.Add(1)
 	a.crew.Go(func() {
 		defer a.reports.Done()
 		a.report(agentd.Report{Domain: d.Domain, Completion: c})
 	})
+}
+
+// endSpan ends the span of a task that was served, or failed.
+func endSpan(span sight.Span, d *bus.Dispatch, e *agentd.Ending) {
+	if !span.Records() {
+		return
+	}
+	r := &e.Result
+	span.Set(sight.Operation(d.Task.Kind, d.Model)...)
+	span.Set(sight.Usage(r.Usage)...)
+	span.Set(sight.Text("souk.agent", r.Agent), sight.Text("souk.hub", r.Hub),
+		sight.Text("souk.task", r.Task), sight.Text("souk.receipt", d.Hold),
+		sight.Text("souk.paid", r.Paid().String()), sight.Text("gen_ai.response.model", r.Model),
+		attribute.Int("gen_ai.request.max_tokens", d.MaxTokens))
+	if finish := e.Completion.Finish; finish != "" {
+		span.Set(attribute.StringSlice("gen_ai.response.finish_reasons", []string{sight.Plainly(finish)}))
+	}
+	span.End(time.Now(), cmp.Or(r.Code, e.Completion.Code))
 }
 
 // uncountedMost is the number of answers in a row in which an engine may say nothing of its cache: earlier

@@ -16,6 +16,7 @@ import (
 	"souk/agentd"
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/sight"
 )
 
 // Deps holds the ports and drivers of a node.
@@ -24,9 +25,10 @@ type Deps struct {
 	Registry bus.Registry
 	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
 	// the node's directory; nil: the leases of earlier lives have to expire
-	Home *Home
-	Log  *slog.Logger   // nil: the default one
-	Exit func(code int) // ends the process; nil: os.Exit
+	Home  *Home
+	Log   *slog.Logger   // nil: the default one
+	Exit  func(code int) // ends the process; nil: os.Exit
+	Spans *sight.Spans   // nil: none
 }
 
 // Server runs the agents of one node.

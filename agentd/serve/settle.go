@@ -84,7 +84,8 @@ func (a *agent) requestAck(ctx context.Context, r agentd.Report) (ack bus.Comple
 	if err != nil {
 		return ack, err
 	}
-	m, err := a.deps.Bus.Request(ctx, bus.Msg{Subject: bus.CompletionSubject(r.Domain, a.cfg.ID), Data: data})
+	m, err := a.deps.Bus.Request(ctx, bus.Msg{Subject: bus.CompletionSubject(r.Domain, a.cfg.ID),
+		Header: r.Completion.Trace.Header(nil), Data: data})
 	if err != nil {
 		return ack, err
 	}

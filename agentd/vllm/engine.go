@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,9 +19,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"souk/agentd"
 	"souk/bus"
 	"souk/bus/rawconn"
+	"souk/bus/sight"
 	"souk/market"
 )
 
@@ -33,6 +38,8 @@ type Engine struct {
 	pace      pace
 	beat      beat
 	server    atomic.Pointer[server]
+
+	Spans *sight.Spans // nil: none
 }
 
 var _ agentd.Engine = (*Engine)(nil)
@@ -69,12 +76,45 @@ func (e *Engine) Close() {
 // Complete implements agentd.Engine.
 func (e *Engine) Complete(ctx context.Context, r agentd.Request,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
+	begun := time.Now()
+	span := e.Spans.Begin("engine.request", r.Trace, begun, trace.SpanKindClient)
+	r.Trace = span.Trace
 	a, err := e.complete(ctx, r, token)
 	var own *agentd.EngineError
 	if errors.As(err, &own) && own.Said != "" {
 		own.Said = string(e.unkeyed([]byte(own.Said)))
 	}
+	if span.Records() {
+		e.end(span, begun, &r, &a, err)
+	}
 	return a, err
+}
+
+// end ends the span of a request.
+func (e *Engine) end(span sight.Span, begun time.Time, r *agentd.Request, a *agentd.Answer, err error) {
+	var code bus.Code
+	var own *agentd.EngineError
+	switch {
+	case errors.As(err, &own):
+		code = own.Code
+		if own.Status != 0 {
+			span.Set(attribute.Int("http.response.status_code", own.Status))
+		}
+	case errors.Is(err, agentd.ErrTimeout):
+		code = bus.CodeTimeout
+	case err != nil:
+		code = bus.CodeCancelled
+	}
+	if u, err := url.Parse(e.base); err == nil {
+		span.Set(sight.Text("server.address", u.Host))
+	}
+	span.Set(sight.Operation(r.Kind, r.Model)...)
+	span.Set(sight.Usage(a.Usage)...)
+	span.Set(sight.Text("souk.receipt", r.ID))
+	if a.TTFT > 0 {
+		span.First(begun.Add(a.TTFT))
+	}
+	span.End(time.Now(), code)
 }
 
 // unkeyed removes the node's key from a server's message, since a server that refuses the key may quote it.

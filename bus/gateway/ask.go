@@ -9,8 +9,11 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"souk/bus"
 	"souk/bus/openai"
+	"souk/bus/sight"
 )
 
 // asking serves the endpoint of a kind of task.
@@ -142,6 +145,10 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	a.of.line.Model = asked.Model
+	if a.of.span.Records() {
+		a.of.span.Set(sight.Operation(kind, asked.Model)...)
+		a.of.span.Set(attribute.Bool("souk.stream", asked.Stream))
+	}
 	switch {
 	case len(once) > 1:
 		return nil, twice(idempotencyKey, once)

@@ -32,6 +32,7 @@ type Deps struct {
 	TLS      *tls.Config     // of Config.TLS; nil where that names no files
 	Opens    <-chan struct{} // closed once its clients can have money, before which it is not ready
 	Log      *slog.Logger    // nil: slog.Default
+	Spans    *sight.Spans    // nil: none
 }
 
 // Server is one gateway. Any number of them serve the same keys.

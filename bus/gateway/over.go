@@ -68,6 +68,7 @@ func (a *answer) finish() {
 	a.tell()
 	a.mu.Unlock()
 	a.s.lines.Add(line)
+	a.of.span.EndAs(&line)
 	a.s.finished(a, refused)
 }
 

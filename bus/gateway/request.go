@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"souk/bus"
 	"souk/bus/sight"
 )
@@ -18,8 +20,9 @@ const requestHeader = "X-Request-Id"
 type request struct {
 	id    string
 	ours  bool      // its client gave it none, or none that is plain
-	trace bus.Trace // that it came with
+	trace bus.Trace // that it came with, or its own
 	line  sight.Line
+	span  sight.Span
 	began bool // an answer, whose end the line tells
 }
 
@@ -62,6 +65,18 @@ func (s *Server) tell(of *request) {
 	if !of.began && (of.line.Route != "" || of.line.Code != "") {
 		of.line.End = time.Now()
 		s.lines.Add(of.line)
+		of.span.EndAs(&of.line)
+	}
+}
+
+// traced begins the span of a request whose key is good: strangers fill no collector.
+func (s *Server) traced(of *request) {
+	of.span = s.d.Spans.Root("gateway.request", of.trace, of.line.Begin)
+	if of.span.Records() {
+		of.trace = of.span.Trace
+		of.line.Trace = of.trace.ID()
+		method, route, _ := strings.Cut(of.line.Route, " ")
+		of.span.Set(attribute.String("http.request.method", method), attribute.String("http.route", route))
 	}
 }
 

@@ -45,6 +45,7 @@ func (s *Server) routes() http.Handler {
 			if k != nil {
 				about := s.keys.about(k)
 				of.line.Key, of.line.Client = about.ID, about.Client
+				s.traced(of)
 			}
 			header := headerCost(r.Header)
 			switch {

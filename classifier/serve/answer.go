@@ -47,14 +47,23 @@ func (r *request) answer(a bus.Answer) {
 	s.desk.Answered(r.client, r.size, r.entered, r.task != nil && r.task.Again > 0, &a)
 	s.mu.Unlock()
 	s.send(r.reply, r.json, data, err, "answer not sent", r.client)
-	if r.reader == r.client { // a gateway logs what comes of its own
-		s.lines.Add(r.line(&a))
+	own := r.reader == r.client // a gateway logs what comes of its own
+	if own || r.span.Records() {
+		n := r.line(&a)
+		if own {
+			s.lines.Add(n)
+		}
+		if r.task != nil {
+			r.span.Set(sight.Operation(r.task.Kind, r.task.Model)...)
+			r.span.Set(sight.Text("souk.domain", r.task.Domain))
+		}
+		r.span.EndAs(&n)
 	}
 }
 
 // line returns the request's line by its answer. Of a stream the door hears only who serves it.
 func (r *request) line(a *bus.Answer) sight.Line {
-	n := sight.Line{Begin: r.came, End: time.Now(), Route: "task", Trace: bus.TraceOf(r.header).ID(),
+	n := sight.Line{Begin: r.came, End: time.Now(), Route: "task", Trace: r.span.Trace.ID(),
 		Client: r.client}
 	if t := r.task; t != nil {
 		n.Task, n.Model = t.ID, t.Model

@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/bus/openai"
+	"souk/bus/sight"
 	"souk/classifier"
 	"souk/classifier/model"
 )
@@ -31,6 +34,7 @@ type request struct {
 	since   time.Time // it was sent after that
 	came    time.Time
 	taken   time.Time // by the agent that serves it, of a collected answer
+	span    sight.Span
 	task    *bus.Task
 	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub
 	// said since that had all of them asked
@@ -54,6 +58,7 @@ type request struct {
 
 func (r *request) serve() {
 	s := r.s
+	r.span = r.begin(bus.TraceOf(r.header))
 	group := s.groups.of(r.client)
 	task, opening, no := openai.DecodeFetching(r.data, r.header, r.client, group.key, r.fetch)
 	r.leaveBody()
@@ -61,7 +66,7 @@ func (r *request) serve() {
 		r.refuse(no)
 		return
 	}
-	task.Trace = bus.TraceOf(r.header)
+	task.Trace = r.span.Trace
 	if r.reader == r.client { // keys are known to gateways
 		task.Key = ""
 	}
@@ -124,6 +129,14 @@ func (r *request) serve() {
 	} else {
 		r.answer(bus.Answer{Result: r.whole.collect()})
 	}
+}
+
+// begin begins the span of a request: within that of its gateway, or else of its client's trace or a new one.
+func (r *request) begin(within bus.Trace) sight.Span {
+	if r.reader == r.client {
+		return r.s.d.Spans.Root("door.place", within, r.came)
+	}
+	return r.s.d.Spans.Begin("door.place", within, r.came, trace.SpanKindServer)
 }
 
 // fetch has the body of a task from who sent that.

@@ -26,6 +26,7 @@ type Deps struct {
 	Registry bus.Registry
 	Model    *model.Model // nil: the shipped one
 	Log      *slog.Logger // nil: slog.Default
+	Spans    *sight.Spans // nil: none
 }
 
 // Server is one door. Any number of them share the work.

@@ -100,7 +100,11 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 			"together", "agents", twice)
 	}
 	s, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry,
-		Engine: newEngine, Home: home, Log: p.Log})
+		Spans: p.Spans, Home: home, Log: p.Log, Engine: func(c agentd.EngineConfig) agentd.Engine {
+			e := vllm.New(c)
+			e.Spans = p.Spans
+			return e
+		}})
 	if err != nil {
 		return err
 	}

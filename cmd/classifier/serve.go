@@ -70,7 +70,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	defer l.Close()
-	s, err := door.New(c.Classifier, door.Deps{Bus: l.Bus, Registry: l.Registry, Model: m, Log: p.Log})
+	s, err := door.New(c.Classifier, door.Deps{Bus: l.Bus, Registry: l.Registry, Model: m, Log: p.Log,
+		Spans: p.Spans})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/bus/sight"
 )
 
 // Exit codes, the same for all commands.
@@ -48,6 +49,7 @@ type Common struct {
 	Health Health `yaml:"health"`
 	Log    Log    `yaml:"log"`
 	Stop   Stop   `yaml:"stop"`
+	Traces Traces `yaml:"traces"`
 }
 
 // Health says where a daemon can be asked how it is.
@@ -83,9 +85,10 @@ type Role[C Config] struct {
 	Serve   func(ctx context.Context, p *Process, c C) error // until ctx ends, and it has drained
 }
 
-// Process gives a running daemon its log and health.
+// Process gives a running daemon its log, health and spans.
 type Process struct {
 	Log    *slog.Logger
+	Spans  *sight.Spans // nil: none
 	health *health
 }
 
@@ -255,6 +258,9 @@ Sections that every daemon has, with their defaults:
                                        # on loopback it answers to localhost, 127.0.0.1 and [::1] as Host
                                        # alone, elsewhere without /stats, which says much; empty: none
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
+  traces: {file: ""}                   # spans, as lines of OTLP's JSON, 64 MB and as much before; a collector is
+                                       # named by OTEL_EXPORTER_OTLP_ENDPOINT; 1 % is traced, or what
+                                       # OTEL_TRACES_SAMPLER says
   stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
                                        # time to drain and 5 s); a second signal ends it at once
 `
@@ -289,9 +295,17 @@ func run(ctx context.Context, name string, cfg Config, serve func(context.Contex
 	if warning != "" {
 		log.Warn(warning)
 	}
+	spans, flush, err := Trace(name, common.Traces, log)
+	if err != nil {
+		return err
+	}
+	p.Spans = spans
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, p) }()
-	var err error
+	go func() {
+		err := serve(ctx, p)
+		flush()
+		done <- err
+	}()
 	select {
 	case err = <-done:
 	case <-ctx.Done():

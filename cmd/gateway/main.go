@@ -92,7 +92,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return fmt.Errorf("gateway.%w", err)
 	}
 	s, err := gateway.New(c.Gateway, gateway.Deps{Bus: l.Bus, Registry: l.Registry, Listener: at, TLS: secure,
-		Log: p.Log})
+		Log: p.Log, Spans: p.Spans})
 	if err != nil {
 		return err
 	}

@@ -99,9 +99,9 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	}
 	defer l.Close()
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
-		Signs: signs, Expires: l.Expires, Close: closing, Learned: filepath.Join(c.Data,
-			c.Hub.Journal+".learned"),
-		Hung: follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung"))})
+		Spans: p.Spans, Signs: signs, Expires: l.Expires, Close: closing,
+		Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
+		Hung:    follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung"))})
 	if err != nil {
 		return err
 	}

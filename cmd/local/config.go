@@ -36,6 +36,8 @@ type Config struct {
 
 	Treasury Block `yaml:"treasury"` // whatever the treasury's own file may say
 	Gateway  Block `yaml:"gateway"`  // whatever a gateway's own file may say under gateway
+
+	Traces daemon.Traces `yaml:"traces"` // where its spans go, beside a collector
 }
 
 // Domain is one hub.

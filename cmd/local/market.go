@@ -17,7 +17,9 @@ import (
 	"souk/bus/gateway"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
+	"souk/bus/sight"
 	door "souk/classifier/serve"
+	"souk/cmd/daemon"
 	"souk/cmd/replay"
 	hubserve "souk/hub/serve"
 	"souk/ledger/journal"
@@ -78,6 +80,7 @@ type Market struct {
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
 
+	spans  *sight.Spans    // nil: none
 	failed context.Context // ends with the first failure, as its cause
 	fail   context.CancelCauseFunc
 	closed func() error // m.stop, once
@@ -107,7 +110,11 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	m.failed, m.fail = context.WithCancelCause(context.Background())
 	m.closed = sync.OnceValue(m.stop)
 	m.opened = append(m.opened, dir.Close)
-	err = m.begin(ctx, o)
+	spans, flush, err := daemon.Trace("market", o.Config.Traces, o.Log)
+	m.spans, m.opened = spans, append(m.opened, flush)
+	if err == nil {
+		err = m.begin(ctx, o)
+	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -153,7 +153,8 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 			}
 		}
 	}
-	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log}); err != nil {
+	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log,
+		Spans: m.spans}); err != nil {
 		return err
 	}
 	return m.run(ctx, "door", m.door)
@@ -187,7 +188,7 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 		return errors.Join(fmt.Errorf("gateway.%w", err), l.Close())
 	}
 	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, TLS: secure,
-		Opens: m.sells, Log: m.log})
+		Opens: m.sells, Log: m.log, Spans: m.spans})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -228,7 +229,7 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 			return err
 		}
 		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log,
-			Learned: m.dir.Learned(d.Name), Signs: signs})
+			Learned: m.dir.Learned(d.Name), Signs: signs, Spans: m.spans})
 		if err != nil {
 			return err
 		}
@@ -254,8 +255,12 @@ func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Regi
 	}
 	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
 	m.node, err = agentserve.NewServer(c, agentserve.Deps{
-		Bus: b, Registry: registry, Log: m.log,
-		Engine: func(e agentd.EngineConfig) agentd.Engine { return vllm.New(e) },
+		Bus: b, Registry: registry, Log: m.log, Spans: m.spans,
+		Engine: func(c agentd.EngineConfig) agentd.Engine {
+			e := vllm.New(c)
+			e.Spans = m.spans
+			return e
+		},
 	})
 	if err != nil {
 		return err

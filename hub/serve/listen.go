@@ -69,7 +69,7 @@ func (s *Server) onTask(m bus.Msg) {
 		s.refuse(t, err, 0)
 		return
 	}
-	t.Trace = bus.TraceOf(m.Header)
+	t.Trace = s.spans.hear("hub.admit", m)
 	if !s.hand(s.message(t)) {
 		s.refuse(t, errNoRoom, time.Second)
 	}
@@ -96,9 +96,11 @@ func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
 	if t.Inbox == "" {
 		return
 	}
-	if err := s.publish(bus.Msg{Subject: t.Inbox}, s.cfg.Refusal(t, wrong, retry)); err != nil {
+	l := hub.Message{Subject: t.Inbox, Body: s.cfg.Refusal(t, wrong, retry)}
+	if err := s.publish(bus.Msg{Subject: l.Subject}, l.Body); err != nil {
 		s.log.Debug("refusal not sent", "err", err)
 	}
+	s.spans.answered(l)
 }
 
 // onTaken takes an agent's answer to a dispatch or a probe. The subject names the hold and the agent, so they
@@ -143,6 +145,7 @@ const noResponders = 503
 func (s *Server) completions() bus.Handler {
 	return hearing(s, bus.DecodeForm, func(v *bus.Completion, m bus.Msg) {
 		v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply
+		s.spans.hear("hub.settle", m)
 	})
 }
 

@@ -80,10 +80,11 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 // advance steps the Node by what has arrived, hands on what is to be done, and sets the timer for the next
 // turn. It returns the journal's error.
 func (s *Server) advance(first input, timer *time.Timer) (quiet bool, err error) {
+	begun := time.Now()
 	r, quiet := s.turn(first)
 	if !r.Empty() {
 		select {
-		case s.work <- todo{Ready: r}:
+		case s.work <- todo{Ready: r, begun: begun}:
 		case err = <-s.broken:
 			return quiet, err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/sight"
 	"souk/hub"
 	"souk/hub/account"
 	"souk/ledger"
@@ -28,6 +29,7 @@ type Deps struct {
 	Registry bus.Registry
 	Journal  ledger.Journal // of this hub alone; replayed by Run, not closed
 	Log      *slog.Logger   // nil: slog.Default
+	Spans    *sight.Spans   // nil: none
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
 	Learned  string         // a file of what the hub has learned of its agents; "": it begins anew each time
 	Close    bool           // the hub ends: see [hub.Node.Close]
@@ -75,6 +77,7 @@ type Server struct {
 	feed   feed
 
 	measures *measures
+	spans    spans
 }
 
 // New returns a hub that is not running yet.
@@ -111,7 +114,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, maxQueued), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), measures: newMeasures(),
-		feed: feed{begin: make(chan struct{}, 1)},
+		feed:  feed{begin: make(chan struct{}, 1)},
+		spans: spans{by: deps.Spans, domain: cfg.Domain, open: map[string]sight.Span{}},
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended

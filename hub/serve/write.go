@@ -16,7 +16,8 @@ import (
 // todo holds the effects of one turn of the loop.
 type todo struct {
 	hub.Ready
-	done chan struct{} // closed when it is; nil: nobody waits
+	begun time.Time     // the turn
+	done  chan struct{} // closed when it is; nil: nobody waits
 }
 
 // urgent reports whether anyone waits for it.
@@ -118,6 +119,7 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 	}
 	if len(r.Placed) > 0 {
 		s.measures.placed(time.Now(), r.Placed)
+		s.spans.rounds(r.begun, r.Dispatches)
 	}
 	for _, l := range r.Messages {
 		if _, ack := l.Body.(*bus.CompletionAck); ack {
@@ -146,6 +148,7 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 func (s *Server) send(l hub.Message) {
 	err := s.publish(bus.Msg{Subject: l.Subject}, l.Body)
 	follow.Unsent(s.log, err, "message not sent", "subject", l.Subject)
+	s.spans.answered(l)
 }
 
 // probePlace stands where dispatches have their hold's place, in subjects to which the bus says that nobody
