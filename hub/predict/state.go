@@ -3,6 +3,8 @@ package predict
 import (
 	"fmt"
 	"slices"
+
+	"souk/bus/bounded"
 )
 
 // Learned holds everything that a hub has learned of its agents and its clients' answers. It is written down
@@ -38,8 +40,16 @@ type savedClass struct {
 }
 
 type savedClient struct {
-	Speaker  *speaker
-	Sessions []entry[uint64] // used last comes last
+	Name     string
+	All      mean
+	Roles    []saved[string] // used last comes last
+	Sessions []saved[uint64] // likewise
+}
+
+// saved is the mean of a client's role or session.
+type saved[K any] struct {
+	Key  K
+	Mean mean
 }
 
 // mostClients bounds the bytes, about, of clients: of those that were heard of last as many as fit.
@@ -78,25 +88,38 @@ func (l *Learned) Saved() (s *Saved, err error) {
 		s.Classes = append(s.Classes, x)
 	}
 	size := 0
-	for name, c := range l.Outputs.clients.Of(struct{}{}) { // that was heard of last comes first
-		x := savedClient{Speaker: *c}
-		for of, m := range l.Outputs.sessions.Of(name) {
-			x.Sessions = append(x.Sessions, entry[uint64]{of.key, *m})
-		}
+	for name, m := range l.Outputs.clients.Of(struct{}{}) { // that was heard of last comes first
+		x := savedClient{name, *m, savedOf(l.Outputs.roles, name), savedOf(l.Outputs.sessions, name)}
 		if size += x.size(); size > mostClients {
 			break
 		}
-		slices.Reverse(x.Sessions)
 		s.Clients = append(s.Clients, x)
 	}
 	slices.Reverse(s.Clients)
 	return s, nil
 }
 
+// savedOf lists a client's means.
+func savedOf[K comparable](of *bounded.Cache[string, theirs[K], mean], client string) (all []saved[K]) {
+	for x, m := range of.Of(client) {
+		all = append(all, saved[K]{x.key, *m})
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// restore takes them in again.
+func restore[K comparable](of *bounded.Cache[string, theirs[K], mean], client string, all []saved[K]) {
+	for _, x := range all {
+		m, _ := of.Add(client, theirs[K]{client, x.Key})
+		*m = x.Mean
+	}
+}
+
 // size estimates the bytes that are written of a client.
 func (c *savedClient) size() int {
-	n := 64 + len(c.Speaker.Name) + 32*len(c.Sessions)
-	for _, r := range c.Speaker.Roles {
+	n := 64 + len(c.Name) + 32*len(c.Sessions)
+	for _, r := range c.Roles {
 		n += 32 + len(r.Key)
 	}
 	return n
@@ -155,11 +178,10 @@ func (g *ratios) restore() {
 func (o *Outputs) restore(s *Saved) error {
 	o.hub = s.Answers
 	for _, c := range s.Clients {
-		*o.speaker(c.Speaker.Name) = *c.Speaker
-		for _, x := range c.Sessions {
-			m, _ := o.sessions.Add(c.Speaker.Name, sessionOf{c.Speaker.Name, x.Key})
-			*m = x.Mean
-		}
+		all, _ := o.clients.Add(struct{}{}, c.Name)
+		*all = c.All
+		restore(o.roles, c.Name, c.Roles)
+		restore(o.sessions, c.Name, c.Sessions)
 	}
 	if o.rest != nil {
 		return o.rest.Restore(s.Lengths)
