@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -73,8 +74,8 @@ func (n *Node) Quality(agent string) float64 {
 func (n *Node) Judge() (all []float64) {
 	for _, a := range n.fleet.All() {
 		said := a.Forecast.Answers.Said()
-		for i := range said.Domains {
-			d := &said.Domains[i]
+		for _, domain := range slices.Sorted(maps.Keys(said)) {
+			d := said[domain]
 			d.Paid("ann", 1)
 			d.Say("ann", 1)
 			d.Judge(0.5)

@@ -68,7 +68,7 @@ func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool, service Ser
 	if reg.Model != cmp.Or(was.Model, a.learned) {
 		r.Lines.Leave(a.Means)
 		a.Means = predict.NewMeans()
-		a.Answers.Restore(quality.Agent{})
+		a.Answers.Restore(nil)
 	}
 	a.service = service
 	a.Answers.Register(reg.Domains)

@@ -29,7 +29,6 @@ type Cache struct {
 
 	// What was last served of each session, which verifies what the same text needs.
 	sessions *bounded.Cache[struct{}, uint64, session]
-	sum      int // of their tokens
 
 	reported reported // by the agent
 	dropped  bool
@@ -57,12 +56,10 @@ type node struct {
 const none = bounded.None
 
 type session struct {
-	key    uint64
 	end    int32
 	born   uint32
 	bytes  int // of the prompt
 	prompt int // tokens of the prompt
-	output int // tokens of the answer
 }
 
 // New returns an empty cache of an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
@@ -77,7 +74,7 @@ func (x *Index) New(block, capacity int) *Cache {
 	x.agents[i] = &Cache{index: x, place: uint16(i), block: max(1, block), capacity: max(0, capacity),
 		byHash: map[uint64]int32{}, reported: reported{hashes: said{}}, most: x.limits.hashes(capacity),
 		use:      bounded.Empty(),
-		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)}
+		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions, 0)}
 	return x.agents[i]
 }
 
@@ -291,7 +288,7 @@ func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached
 			b.answer(end, output)
 		}
 		if key != 0 {
-			b.note(&session{key: key, end: end, born: n.born, bytes: p.Bytes, prompt: prompt, output: output})
+			b.sessions.Put(struct{}{}, key, session{end, n.born, p.Bytes, prompt}, 1)
 		}
 	}
 	b.fit()
@@ -348,23 +345,4 @@ func (b *Cache) lost(r *Run, cached int) (used uint32, any bool) {
 		}
 	}
 	return used, any
-}
-
-// note remembers a session's last prompt.
-func (b *Cache) note(s *session) {
-	if old := b.sessions.Peek(s.key); old != nil {
-		b.remove(old)
-	}
-	b.sessions.Put(struct{}{}, s.key, *s, 1)
-	b.sum += s.prompt + s.output
-	for b.sessions.Len() > b.index.limits.Sessions ||
-		b.capacity > 0 && b.sum > b.capacity && b.sessions.Len() > 1 {
-		_, last := b.sessions.Next()
-		b.remove(last)
-	}
-}
-
-func (b *Cache) remove(s *session) {
-	b.sum -= s.prompt + s.output
-	b.sessions.Drop(s.key)
 }

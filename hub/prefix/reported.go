@@ -192,9 +192,7 @@ func (t *reported) forget(b *Cache) {
 // Forget forgets all that the agent is believed to hold: its engine began anew. What tasks need that run is
 // computed again, if they go on at all.
 func (b *Cache) Forget() {
-	for _, s := range b.sessions.All() {
-		b.remove(s)
-	}
+	b.sessions.Shrink(0)
 	for b.use.Oldest != none {
 		b.free(b.use.Oldest)
 	}

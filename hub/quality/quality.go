@@ -176,34 +176,17 @@ func (s *Score) Q(registered float64, gold, feedback bool) float64 {
 }
 
 // Agent holds the judgements of an agent's answers, by domain.
-type Agent struct{ Domains []inDomain }
-
-type inDomain struct {
-	Domain string
-	Score
-}
+type Agent map[string]*Score
 
 // In returns the judgements in a domain; new ones where there were none, and nil beyond the limit.
 func (a *Agent) In(domain string) *Score {
-	i, ok := a.find(domain)
-	if !ok {
-		if len(a.Domains) >= domainsKept {
-			return nil
+	s := (*a)[domain]
+	if s == nil && len(*a) < domainsKept {
+		if *a == nil {
+			*a = Agent{}
 		}
-		a.Domains = slices.Insert(a.Domains, i, inDomain{Domain: domain})
+		s = new(Score)
+		(*a)[domain] = s
 	}
-	return &a.Domains[i].Score
-}
-
-// Find returns the judgements in a domain; nil if there are none.
-func (a *Agent) Find(domain string) *Score {
-	if i, ok := a.find(domain); ok {
-		return &a.Domains[i].Score
-	}
-	return nil
-}
-
-func (a *Agent) find(domain string) (int, bool) {
-	return slices.BinarySearchFunc(a.Domains, domain,
-		func(d inDomain, name string) int { return cmp.Compare(d.Domain, name) })
+	return s
 }

@@ -66,7 +66,7 @@ func (s *Standing) Rate(j Judging) (changed bool) {
 	}
 	for i, d := range s.domains {
 		q := d.Score
-		if x := s.said.Find(d.Domain); x != nil {
+		if x := s.said[d.Domain]; x != nil {
 			if learned := x.Q(d.Score, j.Gold, j.Feedback); math.Abs(learned-d.Score) > step/2 {
 				q = math.Round(learned/step) * step
 			}
@@ -100,7 +100,7 @@ func (s *Standing) Served(label, client string, cost float64) (domain string) {
 
 // Judge takes in a client's word of an answer that was judged in a domain.
 func (s *Standing) Judge(j Judging, domain string, f *bus.Feedback) {
-	x := s.said.Find(domain)
+	x := s.said[domain]
 	switch {
 	case x == nil:
 	case f.Gold && slices.Contains(j.Judges, f.Client):
@@ -122,7 +122,7 @@ type Scored struct {
 func (s *Standing) Scored() (list []Scored) {
 	for i, d := range s.domains {
 		x := Scored{Domain: d.Domain, Registered: d.Score, Quality: s.rated[i]}
-		if said := s.said.Find(d.Domain); said != nil {
+		if said := s.said[d.Domain]; said != nil {
 			x.Heard = said.Heard()
 		}
 		list = append(list, x)

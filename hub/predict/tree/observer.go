@@ -1,6 +1,9 @@
 package tree
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 const (
 	first = 64 // observations that say where bins lie
@@ -78,14 +81,7 @@ func (o *observer) add(x []float64, y, weight float64) {
 
 func (o *observer) count(x []float64, y, weight float64) {
 	for f, edges := range o.Edges {
-		bin := 0
-		for lo, hi := 0, len(edges); lo < hi; bin = lo {
-			if mid := (lo + hi) / 2; edges[mid] <= x[f] {
-				lo = mid + 1
-			} else {
-				hi = mid
-			}
-		}
+		bin := sort.Search(len(edges), func(i int) bool { return edges[i] > x[f] })
 		o.Bins[f][bin].add(y, weight)
 	}
 }
