@@ -54,8 +54,8 @@ func TestWhoComesAgainEarlyMayBeLowered(t *testing.T) {
 
 // A client whose money pays for prewarming has a task of the very id that the hub names its own by.
 func TestTheHubsOwnTaskTakesNoOthersPlace(t *testing.T) {
-	h := newHouse(t, func(c *hub.Config) { c.Fee, c.Prewarm.Client = 10, "warmer" })
-	h.prepaid["warmer"] = 10 * market.Credit
+	h := newHouse(t, func(c *hub.Config) { c.Fee = 10 })
+	h.prepaid["probe-math"] = 10 * market.Credit
 	price := card(100, 10, 100)
 	h.join("a-1", "llama", 4, 0.8, price)
 	dialogue := func(i int) *bus.Task {
@@ -73,7 +73,7 @@ func TestTheHubsOwnTaskTakesNoOthersPlace(t *testing.T) {
 	}
 	h.join("a-2", "llama", 4, 0.8, price)
 	h.dispatched, h.silent = nil, true
-	h.must(h.step(h.task("warmer", "prewarm-7-0", worth(market.Credit))))
+	h.must(h.step(h.task("probe-math", "prewarm-7-0", worth(market.Credit))))
 	h.must(h.step(dialogue(6)))
 	h.silent = false // its money comes
 	for _, f := range h.pending {
@@ -85,10 +85,10 @@ func TestTheHubsOwnTaskTakesNoOthersPlace(t *testing.T) {
 	for range 100 {
 		h.pass(time.Second)
 	}
-	if s := h.n.Stats(); s.Waiting+s.Open+s.Holds > 0 || h.n.Money().Reserved("warmer") > 0 {
-		t.Errorf("%d wait, %d are open with %d holds, %s are reserved", s.Waiting, s.Open, s.Holds, h.n.Money().Reserved("warmer"))
+	if s := h.n.Stats(); s.Waiting+s.Open+s.Holds > 0 || h.n.Money().Reserved("probe-math") > 0 {
+		t.Errorf("%d wait, %d are open with %d holds, %s are reserved", s.Waiting, s.Open, s.Holds, h.n.Money().Reserved("probe-math"))
 	}
-	if h.answerTo("inbox.warmer.prewarm-7-0") == "" {
+	if h.answerTo("inbox.probe-math.prewarm-7-0") == "" {
 		t.Error("its client is told nothing")
 	}
 }

@@ -18,8 +18,8 @@ func TestFeedback(t *testing.T) {
 	if h.step(&bus.Feedback{Client: "bob", Sender: "bob", Task: "t1", Quality: 1}) == nil {
 		t.Error("bob judges ann's task")
 	}
-	if s := h.n.Stats(); len(s.Agents) != 1 || s.Agents[0].Judged != 1 || s.Agents[0].Quality != 0.25 {
-		t.Errorf("stats %+v", s.Agents)
+	if said := h.scored("a-1").Heard; len(said) != 1 || said[0].Count != 1 || said[0].Mean != 0.25 {
+		t.Errorf("said %+v", said)
 	}
 }
 

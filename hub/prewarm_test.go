@@ -13,8 +13,9 @@ import (
 )
 
 // prewarming returns a house where a-1 had dialogues that begin alike, as a-2 had none of, and the next of
-// them goes to a-1. It returns what was dispatched then. The treasury may be slow from then on.
-func prewarming(t *testing.T, slow bool, change func(*hub.Config),
+// them goes to a-1. It returns what was dispatched then. as: the treasury is slow from then on, who pays is
+// poor, or agents' cards are flat: what is cached costs as much as what is not.
+func prewarming(t *testing.T, as string, change func(*hub.Config),
 	terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
 	t.Helper()
 	h := newHouse(t, func(c *hub.Config) {
@@ -23,10 +24,12 @@ func prewarming(t *testing.T, slow bool, change func(*hub.Config),
 			change(c)
 		}
 	})
-	h.prepaid["probe-math"], h.prepaid["warmer"] = 10*market.Credit, 10*market.Credit
 	price := card(100, 10, 100)
-	if h.n.Config().Prewarm.Client == "flat" { // what is cached costs as much as what is not
-		h.prepaid["flat"], price = 10*market.Credit, card(100, 100, 100)
+	if as == "flat" {
+		price = card(100, 100, 100)
+	}
+	if as != "poor" {
+		h.prepaid["probe-math"] = 10 * market.Credit
 	}
 	h.join("a-1", "llama", 4, 0.8, price)
 	dialogue := func(i int) *bus.Task {
@@ -44,7 +47,7 @@ func prewarming(t *testing.T, slow bool, change func(*hub.Config),
 		h.pass(100 * time.Millisecond)
 	}
 	h.join("a-2", "llama", 4, 0.8, price)
-	h.dispatched, h.silent = nil, slow
+	h.dispatched, h.silent = nil, as == "slow"
 	h.must(h.step(dialogue(6)))
 	return h, h.dispatched
 }
@@ -53,7 +56,7 @@ func prewarming(t *testing.T, slow bool, change func(*hub.Config),
 // hub's own for one token, in a round that is its alone: a client that was set up for that pays cost and fee,
 // and nobody else pays more.
 func TestATextThatManyBeginWithIsPrewarmed(t *testing.T) {
-	h, ds := prewarming(t, false, nil)
+	h, ds := prewarming(t, "", nil)
 	if len(ds) != 2 || ds[0].Task.Client != "ann" || h.agentOf(ds[0]) != "a-1" {
 		t.Fatalf("dispatched: %+v", ds)
 	}
@@ -100,34 +103,33 @@ func TestATextThatManyBeginWithIsPrewarmed(t *testing.T) {
 func TestWhenATextIsPrewarmed(t *testing.T) {
 	patient := func(m *bus.Task) { delta := 1.0; m.Terms.Delta = &delta }
 	for name, c := range map[string]struct {
+		as     string
 		change func(*hub.Config)
 		terms  func(*bus.Task)
-		payer  string
+		pays   bool
 	}{
-		"by default":          {payer: "probe-math"},
-		"another pays":        {change: func(c *hub.Config) { c.Prewarm.Client = "warmer" }, payer: "warmer"},
+		"by default":          {pays: true},
 		"switched off":        {change: func(c *hub.Config) { c.Prewarm.Every = 0 }},
-		"no money":            {change: func(c *hub.Config) { c.Prewarm.Client = "poor" }},
+		"no money":            {as: "poor"},
 		"a fee beyond saving": {change: func(c *hub.Config) { c.Fee = 3 * market.Credit / 10 }},
-		"bids twice as high":  {terms: worth(2 * market.Credit), payer: "probe-math"},
-		"bids ten times":      {terms: worth(10 * market.Credit), payer: "probe-math"},
-		"time is all it saves": {change: func(c *hub.Config) { c.Prewarm.Client = "flat" },
-			terms: func(m *bus.Task) {
-				w, p := 30*market.Credit, int64(1000)
-				m.Terms.Worth, m.Terms.PatienceMS = &w, &p
-			}, payer: "flat"},
-		"and nobody minds": {change: func(c *hub.Config) { c.Prewarm.Client = "flat" }, terms: patient},
+		"bids twice as high":  {terms: worth(2 * market.Credit), pays: true},
+		"bids ten times":      {terms: worth(10 * market.Credit), pays: true},
+		"time is all it saves": {as: "flat", terms: func(m *bus.Task) {
+			w, p := 30*market.Credit, int64(1000)
+			m.Terms.Worth, m.Terms.PatienceMS = &w, &p
+		}, pays: true},
+		"and nobody minds": {as: "flat", terms: patient},
 	} {
 		var terms []func(*bus.Task)
 		if c.terms != nil {
 			terms = append(terms, c.terms)
 		}
-		h, ds := prewarming(t, false, c.change, terms...)
-		if prewarmed := len(ds) == 2; prewarmed != (c.payer != "") || len(ds) == 0 || len(h.faults) > 0 {
+		h, ds := prewarming(t, c.as, c.change, terms...)
+		if prewarmed := len(ds) == 2; prewarmed != c.pays || len(ds) == 0 || len(h.faults) > 0 {
 			t.Errorf("%s: %d dispatches; faults %v", name, len(ds), h.faults)
 			continue
 		}
-		if c.payer != "" && (ds[1].Task.Client != c.payer || ds[1].Premium != 10 ||
+		if c.pays && (ds[1].Task.Client != "probe-math" || ds[1].Premium != 10 ||
 			ds[1].Quoted != ds[1].Price.Cost(market.Usage{Prompt: 1600, Output: 1})) {
 			t.Errorf("%s: the prewarming: %+v", name, ds[1])
 		}
@@ -140,7 +142,7 @@ func TestWhenATextIsPrewarmed(t *testing.T) {
 // Where whoever is to pay has no money the treasury is asked for it once in a while, and not for each
 // dialogue. What one dialogue alone says is prewarmed nowhere, however many turns it has.
 func TestHowOftenPrewarmingIsTried(t *testing.T) {
-	h, _ := prewarming(t, false, func(c *hub.Config) { c.Prewarm.Client, c.Silence = "poor", time.Hour })
+	h, _ := prewarming(t, "poor", func(c *hub.Config) { c.Silence = time.Hour })
 	h.serve(h.take("ann", "t6"), market.Usage{Prompt: 1600, Output: 20})
 	asks := func(id string, prefixes ...bus.PrefixHash) (asked int) {
 		h.must(h.step(h.task("ann", id, worth(market.Credit), func(m *bus.Task) {
@@ -149,7 +151,7 @@ func TestHowOftenPrewarmingIsTried(t *testing.T) {
 		h.serve(h.take("ann", id), market.Usage{Prompt: 1600, Output: 20})
 		h.pass(time.Second)
 		for _, f := range h.asked {
-			if f.Request.Client == "poor" && f.Op == bus.OpAllot {
+			if f.Request.Client == "probe-math" && f.Op == bus.OpAllot {
 				asked++
 			}
 		}
@@ -180,7 +182,7 @@ func TestHowOftenPrewarmingIsTried(t *testing.T) {
 // Where somebody waits who is not for that agent, it has a round of its own.
 func TestNothingIsPrewarmedBesideTasks(t *testing.T) {
 	for _, waits := range []bool{false, true} {
-		h, ds := prewarming(t, true, func(c *hub.Config) { c.Silence = time.Hour })
+		h, ds := prewarming(t, "slow", func(c *hub.Config) { c.Silence = time.Hour })
 		if asked := len(h.pending); len(ds) != 1 || asked != 1 ||
 			h.pending[0].Request.Client != "probe-math" {
 			t.Fatalf("%d dispatches, and the treasury is asked for %+v", len(ds), h.pending)

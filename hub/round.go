@@ -204,7 +204,7 @@ func (n rounds) prewarm() bool {
 	if !ok || of.Msg == nil || len(of.Msg.Body) == 0 {
 		return false
 	}
-	t, need := n.meeting.Prewarms(of, depth, n.prewarms, n.cfg.Prober(), func(t *task) bool {
+	t, need := n.meeting.Prewarms(of, depth, n.prewarms, bus.ProberOf(n.cfg.Domain), func(t *task) bool {
 		// that client may have one of its name, or be at a limit
 		return n.admission.Find(t.Client(), t.ID()) == nil && requests{n.Node}.judgeRoom(t, true) == nil
 	})

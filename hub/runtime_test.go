@@ -300,7 +300,7 @@ func TestWishesArePassedOn(t *testing.T) {
 
 // What a hub asks for itself is no session's, and no policy hears of it.
 func TestPoliciesHearNothingOfTheHubsOwnTasks(t *testing.T) {
-	h, ds := prewarming(t, false, nil)
+	h, ds := prewarming(t, "", nil)
 	if len(ds) != 2 || ds[1].Task.Client != "probe-math" {
 		t.Fatalf("dispatched: %+v", ds)
 	}

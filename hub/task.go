@@ -89,9 +89,6 @@ func (n requests) judged(m *bus.Feedback) error {
 	if err != nil {
 		return err
 	}
-	stats := n.stats.Agent(q.Final().Agent)
-	stats.Judged++
-	stats.Quality += m.Quality
 	if a := n.fleet.Find(q.Final().Agent); a != nil && a.Reg().Model == q.Final().Model && q.Domain != "" &&
 		n.Forecasts.Judged(&a.Forecast, q.Domain, m) { // else of what it was then nothing is left
 		n.Queue.News()

@@ -12,7 +12,7 @@ import (
 // What the hub itself asks, to prewarm an idle agent, lowers no forecast of it, however fast it is answered.
 func TestPrewarmingLowersNoForecast(t *testing.T) {
 	for _, fast := range []bool{false, true} {
-		h, ds := prewarming(t, false, nil)
+		h, ds := prewarming(t, "", nil)
 		if len(ds) != 2 {
 			t.Fatalf("dispatched: %+v", ds)
 		}

@@ -62,8 +62,6 @@ func TestBadInput(t *testing.T) {
 			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.terms.secnd": write second`},
 		{"terms of before", "data: d\nhub:\n  domain: math\n  terms: {worth: 100}\n",
 			"--config FILE --check-config", `hub.yaml:4: unknown field "hub.terms.worth"`},
-		{"prewarming by a client without an id", "data: d\nhub: {domain: math, prewarm: {client: \"probe:math\"}}\n",
-			"--config FILE --check-config", `client: "probe:math"`},
 		{"prewarming too often", "data: d\nhub:\n  domain: math\n  prewarm: {every: 1ms}\n",
 			"--config FILE --check-config", "hub.yaml:4: prewarm: every: 1ms is neither 0 nor from 10ms to 1h"},
 		{"a regime that pays", "data: d\nhub: {domain: math, regimes: {saturated: {overlap: 2}}}\n",

@@ -247,7 +247,7 @@ func (m *Market) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		deposits[c.Prober()] = Probes
+		deposits[bus.ProberOf(c.Domain)] = Probes
 	}
 	maps.Copy(deposits, m.cfg.Clients)
 	for _, id := range slices.Sorted(maps.Keys(deposits)) {

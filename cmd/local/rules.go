@@ -38,16 +38,8 @@ func (c Config) treasury() (treasury.Config, error) {
 	if err := c.Treasury.over(&t); err != nil {
 		return t, fmt.Errorf("treasury: %w", err)
 	}
-	if t.Journal != ledger.Treasury || t.Probers != nil {
-		return t, errors.New("treasury: journal and probers are those of the market: leave them out")
-	}
-	t.Probers = map[string]string{}
-	for _, d := range c.Domains {
-		h, err := c.hub(d)
-		if err != nil {
-			return t, err
-		}
-		t.Probers[d.Name] = h.Prober()
+	if t.Journal != ledger.Treasury {
+		return t, errors.New("treasury: journal is that of the market: leave it out")
 	}
 	return t, t.Validate()
 }

@@ -232,11 +232,6 @@ func (c Config) Sells(reg *bus.Registration) error {
 	return nil
 }
 
-// Prober is the client that pays for what a hub prewarms.
-func (c Config) Prober() string {
-	return cmp.Or(c.Prewarm.Client, bus.ProberOf(c.Domain))
-}
-
 // Refusal answers a task that never reached the Node: what was wrong with it, and when to try again.
 func (c Config) Refusal(t *bus.Task, wrong error, retry time.Duration) *bus.Answer {
 	at, m := turn.Turn{Domain: c.Domain}, bus.Task{Client: t.Client, ID: t.ID}

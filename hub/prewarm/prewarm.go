@@ -9,7 +9,6 @@ package prewarm
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,27 +19,21 @@ import (
 	"souk/market"
 )
 
-// Params say who pays for texts that are put on idle agents.
+// Params say how often texts are put on idle agents. [bus.ProberOf] the domain pays, whom the operator funds:
+// where it has no money nothing is prewarmed.
 type Params struct {
-	// of the treasury, which the operator funds: where it has no money nothing is prewarmed; "":
-	// probe-DOMAIN, as a colon is no part of an id; another name stands in the treasury's probers, too
-	Client string        `yaml:"client"`
-	Every  time.Duration `yaml:"every"` // least time between two; 0: nothing is prewarmed
+	Every time.Duration `yaml:"every"` // least time between two; 0: nothing is prewarmed
 }
 
 // Default prewarms wherever there is money for it.
 func Default() Params { return Params{Every: time.Second} }
 
-// Validate judges parameters and changes nothing. It names every field that is wrong.
+// Validate judges parameters and changes nothing.
 func (p Params) Validate() error {
-	var errs []error
-	if p.Client != "" {
-		errs = append(errs, bus.CheckID("client", p.Client))
-	}
 	if p.Every != 0 && (p.Every < 10*time.Millisecond || p.Every > time.Hour) {
-		errs = append(errs, fmt.Errorf("every: %v is neither 0 nor from 10ms to 1h", p.Every))
+		return fmt.Errorf("every: %v is neither 0 nor from 10ms to 1h", p.Every)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 const (

@@ -165,7 +165,7 @@ func TestParams(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
-	for want, p := range map[string]Params{"client: ": {Client: "probe:math"},
+	for want, p := range map[string]Params{
 		"every: 1ms is": {Every: time.Millisecond}, "every: 2h0m0s is": {Every: 2 * time.Hour}} {
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", p, err)

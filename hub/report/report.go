@@ -60,8 +60,6 @@ type AgentStats struct {
 	Expired    int64
 	Dead       int64 // times that nobody listened any more where it had
 	Differing  int64 // claims that the rule did not bear out
-	Judged     int64
-	Quality    float64 // sum of judgements
 
 	// now, as the hub's rooms know it
 	Scores               []quality.Scored

@@ -3,7 +3,6 @@ package treasury
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -30,9 +29,6 @@ type Config struct {
 	Grants int `yaml:"grants"`
 	// MaxHubs bounds the hubs served, since each costs memory and any name may ask.
 	MaxHubs int `yaml:"max_hubs"`
-	// Probers are the clients that pay for what hubs do of their own accord, by domain, where that is not
-	// probe-DOMAIN: as a hub's prewarm.client says. A hub gets its own one's money without a door's word.
-	Probers map[string]string `yaml:"probers"`
 	// SecondAbove is the amount above which what an operator commands needs the signature of a second one
 	// (souk approve): deposits, payouts, moves, remittances, refunds, distributions of surplus that is kept
 	// (a rule says the amount itself). 0: nothing needs one.
@@ -78,13 +74,6 @@ func (c Config) Validate() error {
 		bus.CheckBounds("max_hubs", c.MaxHubs, 1, 1<<20)} {
 		if err != nil {
 			wrong("%w", err)
-		}
-	}
-	for _, domain := range slices.Sorted(maps.Keys(c.Probers)) {
-		for _, id := range []string{domain, c.Probers[domain]} {
-			if err := bus.CheckID("probers", id); err != nil {
-				wrong("%w", err)
-			}
 		}
 	}
 	if c.SecondAbove < 0 || c.SecondAbove > market.MaxCredits {

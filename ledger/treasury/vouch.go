@@ -44,7 +44,7 @@ func (t *Treasury) owns(req *bus.FundsRequest) bool {
 	if t.leads[req.Domain].hub != req.Hub {
 		return false
 	}
-	return req.Client == cmp.Or(t.cfg.Probers[req.Domain], bus.ProberOf(req.Domain))
+	return req.Client == bus.ProberOf(req.Domain)
 }
 
 // backing is the cover for a grant: the money that the hub gave back, and the vouchers of doors, as far as

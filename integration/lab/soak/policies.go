@@ -39,7 +39,7 @@ func everyPolicy(p *fleet.Plan) {
 	}
 	p.Vanished = map[string]bool{}
 	for _, d := range p.Domains {
-		probe := hub.Config{Domain: d}.Prober()
+		probe := bus.ProberOf(d)
 		p.Clients[probe], p.Vanished[probe] = 100*market.Credit, true
 	}
 }

@@ -98,7 +98,7 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	reply, start := a.core.Dispatch(domain, &judged)
 	if start {
 		r := m.requests[d.Task.ID]
-		if d.Task.Client == m.Hub.Prober() {
+		if d.Task.Client == bus.ProberOf(m.Hub.Domain) {
 			r = m.seed(d)
 		}
 		r.most = payable(d, m.Engine.BlockSize)
@@ -206,7 +206,7 @@ const Probes = market.Credit
 func (m *Market) treasury(op string, q *bus.FundsRequest) {
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
 	left := market.MaxWorth
-	if q.Client == m.Hub.Prober() {
+	if q.Client == bus.ProberOf(m.Hub.Domain) {
 		left = Probes - m.probes
 	}
 	amount := min(q.Amount, left)
@@ -220,7 +220,7 @@ func (m *Market) treasury(op string, q *bus.FundsRequest) {
 	case op == bus.OpReturn:
 		left += q.Amount
 	}
-	if r.Prepaid = left; q.Client == m.Hub.Prober() {
+	if r.Prepaid = left; q.Client == bus.ProberOf(m.Hub.Domain) {
 		m.probes = Probes - left
 	}
 	m.after(m.Sync, func() {
