@@ -151,12 +151,9 @@ func (r *statusReport) models(b *strings.Builder) {
 }
 
 // brief is an amount to four digits, which suffices to see how large it is.
-func brief(c market.Credits) string {
-	if c == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%.4g", float64(c)/float64(market.Credit))
-}
+func brief(c market.Credits) string { return digits(float64(c)) }
+
+func digits(nanos float64) string { return fmt.Sprintf("%.4g", nanos/float64(market.Credit)) }
 
 func (r *statusReport) money(b *strings.Builder) {
 	var avail, held, surplus, fee, payable market.Credits

@@ -111,6 +111,7 @@ var owners = map[string][]string{
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
 	"souk/bus/reader":                {"bus/client", "classifier", "classifier/serve"},
 	"gonum.org/v1/plot":              {"integration/lab/page"},
+	"charm.land/bubbletea":           {"cmd/souk"},
 	"souk/agentd/vllmsim":            {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
 	"souk/cmd/replay":                {"cmd/local", "cmd/souk", "integration/..."},

@@ -1,0 +1,137 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"souk/bus"
+)
+
+// Watcher follows what all hubs of a market say and show.
+type Watcher struct {
+	mu     sync.Mutex
+	hubs   map[string]*Watched
+	rounds []WatchedRound // oldest first
+}
+
+// Watched has the last words of a hub. State is nil until it has shown itself.
+type Watched struct {
+	Domain string
+	Status bus.Status
+	State  *bus.FeedState
+	Heard  time.Time // its last status
+}
+
+// WatchedRound is a round that a hub showed.
+type WatchedRound struct {
+	Journal string
+	bus.FeedRound
+}
+
+const (
+	renewEvery = 2 * time.Second // of watches, each of which is good for bus.WatchFor
+	mostRounds = 256             // that a watcher remembers
+)
+
+// Watch follows the hubs until ctx ends.
+func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
+	w := &Watcher{hubs: map[string]*Watched{}}
+	seen := make(chan string, mostHubs) // domains that speak for the first time
+	for subject, hear := range map[string]bus.Handler{
+		bus.StatusSubject("*"): func(m bus.Msg) { w.status(m, seen) }, bus.FeedSubject("*"): w.feed} {
+		s, err := l.bus.Subscribe(subject, "", hear)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { s.Stop() })
+	}
+	watch := func(domain string) { // one that is lost is made good by the next
+		_ = l.bus.Publish(bus.Msg{Subject: bus.WatchSubject(domain, l.name)})
+	}
+	go func() {
+		renew := time.NewTicker(renewEvery)
+		defer renew.Stop()
+		for {
+			select {
+			case domain := <-seen:
+				watch(domain)
+			case <-renew.C:
+				for _, h := range w.Hubs() {
+					watch(h.Domain)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return w, nil
+}
+
+func (w *Watcher) status(m bus.Msg, seen chan<- string) {
+	var s bus.Status
+	if bus.Decode(m.Data, &s) != nil || s.Domain != bus.LastToken(m.Subject) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.hubs[s.Domain]
+	if h == nil {
+		if len(w.hubs) == mostHubs {
+			return
+		}
+		h = &Watched{Domain: s.Domain}
+		w.hubs[s.Domain] = h
+		select {
+		case seen <- s.Domain:
+		default:
+		}
+	}
+	h.Status, h.Heard = s, time.Now()
+}
+
+func (w *Watcher) feed(m bus.Msg) {
+	var f bus.Feed
+	if bus.Decode(m.Data, &f) != nil || f.Domain != bus.LastToken(m.Subject) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.hubs[f.Domain]
+	if h == nil {
+		return // its status comes within a second
+	}
+	if f.State != nil {
+		h.State = f.State
+	}
+	for _, r := range f.Rounds {
+		if len(w.rounds) == mostRounds {
+			w.rounds = append(w.rounds[:0], w.rounds[1:]...)
+		}
+		w.rounds = append(w.rounds, WatchedRound{f.Journal, r})
+	}
+}
+
+// Hubs returns the hubs that were heard, by domain.
+func (w *Watcher) Hubs() []Watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []Watched
+	for h := range maps.Values(w.hubs) {
+		all = append(all, *h)
+	}
+	slices.SortFunc(all, func(a, b Watched) int { return cmp.Compare(a.Domain, b.Domain) })
+	return all
+}
+
+// Rounds returns the last rounds that were shown, the newest first.
+func (w *Watcher) Rounds() []WatchedRound {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := slices.Clone(w.rounds)
+	slices.Reverse(all)
+	return all
+}
