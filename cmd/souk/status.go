@@ -31,12 +31,10 @@ func statusCommand(s *shared) *cobra.Command {
 		Use:   "status",
 		Short: "How the market is, on one page: what is not well, parts, models, money, credentials",
 		Long: `Says how a market is: what is not well and what to do about it, which parts run and who leads,
-the agents and free slots of each domain, models and prices, the money,
-	and which credentials end soon. It asks
+the agents and free slots of each domain, models and prices, the money, and which credentials end soon. It asks
 all parts at once, takes some two seconds, and changes nothing. A part that does not answer is named.
 
-What it can say depends on what it may ask. With --data of a market that runs there, or keys of it,
-	that is all.
+What it can say depends on what it may ask. With --data of a market that runs there, or keys of it, that is all.
 With --nats and creds of an operator, parts and nodes are listed where --etcd names the registry, too; with
 those of a viewer the treasury is not asked.
 
