@@ -122,7 +122,7 @@ func full() []Message {
 			Allotted: 2,
 			Grants:   []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
 			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7, Journal: tip.Sum{9}, Lost: true,
-			Contradicted: true, Back: 8, Gone: 9, Deposits: 10, Expires: 11,
+			Contradicted: true, Back: 8, Gone: 9, Debits: 10, Credits: 10, Deposits: 10, Expires: 11,
 			Mark:  &tip.Mark{Journal: tip.Sum{1}, Seq: 2, Sum: tip.Sum{3}},
 			Known: &tip.Mark{Journal: tip.Sum{4}, Seq: 5, Sum: tip.Sum{6}},
 			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,

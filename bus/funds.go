@@ -149,6 +149,9 @@ type FundsReply struct {
 	// writeoff: what comes back to so many clients (Number), and what is lost
 	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty" want:"sum"`
 	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty" want:"sum"`
+	// month: the sides of the trial balance, of so many accounts (Number)
+	Debits  market.Credits `json:"debits,omitempty" msgpack:"debits,omitempty" want:"sum"`
+	Credits market.Credits `json:"credits,omitempty" msgpack:"credits,omitempty" want:"sum"`
 	// to such a request: the treasury's
 	Attest *Attest `json:"attest,omitempty" msgpack:"attest,omitempty"`
 	// sums: of all clients, what they paid in; Prepaid, Allotted and Hubs are of all, too. Who leads, and

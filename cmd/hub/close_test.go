@@ -23,6 +23,7 @@ import (
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
 	bank "souk/ledger/treasury/serve"
+	"souk/market"
 )
 
 const crowded = `
@@ -156,13 +157,17 @@ func TestADomainEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	distribute := func(to string, amount market.Credits, number uint64) (bus.FundsReply, error) {
+		return link.Command(patience, bus.OpDistribute, bus.FundsRequest{Hub: "general", Client: to,
+			ID: bus.DistributeID("general", number), Amount: amount})
+	}
 	for range 2 { // it is made once
-		r, err := link.Distribute(patience, "general", "ann", half, 1)
+		r, err := distribute("ann", half, 1)
 		if err != nil || r.Prepaid != before.Prepaid+half {
 			t.Fatalf("%+v, %v; ann had %s", r, err, before.Prepaid)
 		}
 	}
-	if _, err := link.Distribute(patience, "general", "", there.Surplus-half, 2); err != nil {
+	if _, err := distribute("", there.Surplus-half, 2); err != nil {
 		t.Fatal(err)
 	}
 	if o := <-closing; o.code != daemon.ExitOK || !strings.Contains(o.errs, "the hub has ended") {

@@ -107,7 +107,8 @@ func TestAMarketWaitsForRoom(t *testing.T) {
 	_, err = link.Fund(t.Context(), "ann", market.Credit, "now")
 	full("a deposit", err)
 	begun := time.Now()
-	_, err = link.Payout(t.Context(), "ann", market.Credit, "now")
+	_, err = link.Command(t.Context(), bus.OpPayout, bus.FundsRequest{ID: "now", Client: "ann",
+		Amount: market.Credit})
 	if full("a payout", err); time.Since(begun) > FundWithin {
 		t.Errorf("it was asked for again for %v", time.Since(begun))
 	}

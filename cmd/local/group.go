@@ -9,7 +9,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
-	"souk/bus/natsauth"
 )
 
 // Groups are the cache groups that clients were put into, by client. An entry that cannot be read is none.
@@ -57,11 +56,7 @@ func namedAsClient(group string) error {
 // MayBeGroup likewise refuses one that is called as a client with creds is, where the keys of the data
 // directory say so.
 func (r Reach) MayBeGroup(group string) error {
-	keys, err := natsauth.Open(natsauth.Dir(r.Data))
-	if err != nil {
-		return nil // whoever needs them says it
-	}
-	users, err := keys.List()
+	users, err := r.users()
 	for _, u := range users {
 		if u.Role == bus.RoleClient && u.Name == group {
 			return namedAsClient(group)

@@ -34,16 +34,17 @@ type Reach struct {
 // Dial connects to the market in a role. name is the client, gateway or operator that it speaks for. A client
 // with creds of its own takes its name from these where name is "".
 func (r Reach) Dial(role bus.Role, name string) (*Link, error) {
-	state := State{NATS: r.NATS}
-	if r.NATS == "" {
-		var err error
-		if state, err = ReadState(r.Data); err != nil {
+	url := r.NATS
+	if url == "" {
+		state, err := ReadState(r.Data)
+		if err != nil {
 			return nil, err
 		}
+		url = state.NATS
 	}
 	l := newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
-		return r.connect(state.NATS, role, name)
-	}, role, state)
+		return r.connect(url, role, name)
+	}, role)
 	if err := l.open(name); err != nil {
 		return nil, err
 	}
@@ -183,30 +184,41 @@ func (r Reach) Identity(role bus.Role, name string) (*natsauth.Identity, error) 
 // MayBeClient refuses the name of a client that belongs to another role, where the keys of the data directory
 // say so: its money could be spent by nobody.
 func (r Reach) MayBeClient(name string) error {
-	keys, err := natsauth.Open(natsauth.Dir(r.Data))
-	if err != nil {
-		return nil // whoever needs them says it
-	}
-	users, err := keys.List()
-	if err != nil {
-		return err
-	}
+	users, err := r.users()
 	for _, u := range users {
 		if u.Role != bus.RoleClient && (u.Name == name || slices.Contains(u.Agents, name)) {
 			return fmt.Errorf("client %s: %w: it belongs to %s %s: choose another", name, natsauth.ErrTaken,
 				u.Role, u.Name)
 		}
 	}
-	return nil
+	return err
+}
+
+// users lists whom the keys of the data directory know; nobody where it has none: whoever needs them says it.
+func (r Reach) users() ([]natsauth.User, error) {
+	keys, err := natsauth.Open(natsauth.Dir(r.Data))
+	if err != nil {
+		return nil, nil
+	}
+	return keys.List()
+}
+
+// signs opens the keys of the data directory where these can make creds; else nil.
+func (r Reach) signs() (*natsauth.Store, error) {
+	keys, err := natsauth.Open(natsauth.Dir(r.Data))
+	if errors.Is(err, natsauth.ErrNoStore) || err == nil && !keys.Signs() {
+		return nil, nil
+	}
+	return keys, err
 }
 
 // NewClient reports whether the keys of the data directory would make creds of a client who has none.
 func (r Reach) NewClient(name string) (bool, error) {
-	keys, err := natsauth.Open(natsauth.Dir(r.Data))
-	if errors.Is(err, natsauth.ErrNoStore) || err == nil && !keys.Signs() || len(r.Creds) > 0 {
+	if len(r.Creds) > 0 {
 		return false, nil
 	}
-	if err != nil {
+	keys, err := r.signs()
+	if keys == nil || err != nil {
 		return false, err
 	}
 	users, err := keys.List()
@@ -217,20 +229,11 @@ func (r Reach) NewClient(name string) (bool, error) {
 // ClientCreds makes creds of a client where the keys of the data directory can, and returns the path of the
 // file; "" where there are none.
 func (r Reach) ClientCreds(client string) (string, error) {
-	keys, err := natsauth.Open(natsauth.Dir(r.Data))
-	if errors.Is(err, natsauth.ErrNoStore) || err == nil && !keys.Signs() {
-		return "", nil
-	}
-	if err != nil {
+	keys, err := r.signs()
+	if keys == nil || err != nil {
 		return "", err
 	}
 	return keys.Ensure(bus.RoleClient, bus.IDs{Name: client}, time.Now())
-}
-
-// openKeys makes the market's keys at its first start, and opens them later.
-func (m *Market) openKeys() (err error) {
-	m.keys, err = natsauth.Init(natsauth.Dir(m.dir.Path()))
-	return err
 }
 
 // Reach returns how others connect to this market.

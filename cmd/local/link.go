@@ -22,7 +22,6 @@ type Link struct {
 	role    bus.Role // in which bus speaks
 	name    string   // under which it does
 	connect connector
-	state   State
 
 	mu      sync.Mutex
 	reader  *client.Reader // made with the first client
@@ -33,8 +32,8 @@ type Link struct {
 // connector connects to a market as somebody.
 type connector func(role bus.Role, name string) (*natsbus.Bus, error)
 
-func newLink(connect connector, role bus.Role, s State) *Link {
-	return &Link{connect: connect, role: role, state: s, clients: map[string]*client.Client{}}
+func newLink(connect connector, role bus.Role) *Link {
+	return &Link{connect: connect, role: role, clients: map[string]*client.Client{}}
 }
 
 func (l *Link) open(name string) error {
@@ -61,9 +60,6 @@ func (l *Link) operator() (bus.Bus, error) {
 	}
 	return l.money, nil
 }
-
-// State says where the market is.
-func (l *Link) State() State { return l.state }
 
 // Name is under which it speaks.
 func (l *Link) Name() string { return l.name }
@@ -222,47 +218,28 @@ func (l *Link) Holdings(ctx context.Context, clientID string) (bus.FundsReply, e
 		bus.FundsRequest{ID: "balance-" + clientID, Client: clientID, Hubs: true})
 }
 
-// Payout pays out an amount of a client's money, asking again until hubs have given back what it takes or ctx
-// ends; the same id pays once. A refusal of the treasury is a *bus.Error; after any other, or one that says
-// allotment_pending or unavailable, it may be made yet.
-func (l *Link) Payout(ctx context.Context, clientID string, amount market.Credits, id string) (bus.FundsReply,
-	error) {
-	return l.insist(ctx, bus.OpPayout, bus.FundsRequest{ID: id, Client: clientID, Amount: amount})
-}
-
 // Budget has the treasury fill another client's money up to an amount out of one's, every "day", "week" or
 // "month", or once; with an amount of 0 that ends, and the rest goes back. The same again changes nothing.
 func (l *Link) Budget(ctx context.Context, of, client, every string, amount market.Credits) error {
-	_, err := l.insist(ctx, bus.OpBudget,
+	_, err := l.Command(ctx, bus.OpBudget,
 		bus.FundsRequest{ID: "budget-" + client, Client: of, To: client, Every: every, Amount: amount})
 	return err
 }
 
 // Surplus asks how much surplus a hub has, and which number its next distribution has.
 func (l *Link) Surplus(ctx context.Context, hub string) (bus.FundsReply, error) {
-	return l.insist(ctx, bus.OpDistribute, bus.FundsRequest{ID: "surplus-" + hub, Hub: hub})
-}
-
-// Distribute lets surplus of a hub leave, to a client or, for "", to the outside. The same number makes it
-// once; errors are as those of Payout.
-func (l *Link) Distribute(ctx context.Context, hub, clientID string, amount market.Credits,
-	number uint64) (bus.FundsReply, error) {
-	return l.insist(ctx, bus.OpDistribute, bus.FundsRequest{ID: bus.DistributeID(hub, number), Hub: hub,
-		Client: clientID, Amount: amount})
+	return l.Command(ctx, bus.OpDistribute, bus.FundsRequest{ID: "surplus-" + hub, Hub: hub})
 }
 
 // WriteOff ends a hub whose journal is gone for good, if sure, or says what that would come to.
 func (l *Link) WriteOff(ctx context.Context, hub string, sure bool) (bus.FundsReply, error) {
-	return l.insist(ctx, bus.OpWriteOff, bus.FundsRequest{ID: "writeoff-" + hub, Hub: hub, Sure: sure})
+	return l.Command(ctx, bus.OpWriteOff, bus.FundsRequest{ID: "writeoff-" + hub, Hub: hub, Sure: sure})
 }
 
-// Command has the treasury do what an operator says in full, and asks again as Payout does.
+// Command has the treasury do what an operator says, and asks again as long as it says that it is to be asked
+// again, until ctx ends. A refusal of the treasury is a *bus.Error; after any other error, or one that says
+// allotment_pending or unavailable, it may be made yet.
 func (l *Link) Command(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
-	return l.insist(ctx, op, r)
-}
-
-// insist asks the treasury again as long as it says that it is to be asked again.
-func (l *Link) insist(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
 	var last error
 	for {
 		reply, err := l.treasury(ctx, op, r)

@@ -163,7 +163,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	m.registry = registry
 	m.link = newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
 		return connect(role, bus.IDs{Name: name})
-	}, bus.RoleGateway, m.state)
+	}, bus.RoleGateway)
 	if err := m.link.open("souk-market"); err != nil {
 		return err
 	}
@@ -171,17 +171,11 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err := m.statuses.listen(m.link.bus); err != nil {
 		return err
 	}
-	if err := m.startTreasury(ctx, join, registry); err != nil {
-		return err
-	}
-	if err := m.startDoor(ctx, join, registry); err != nil {
-		return err
-	}
-	if err := m.startGateway(ctx, join, registry); err != nil {
-		return err
-	}
-	if err := m.startHubs(ctx, join, registry); err != nil {
-		return err
+	for _, start := range []func(context.Context, joiner, bus.Registry) error{m.startTreasury, m.startDoor,
+		m.startGateway, m.startHubs} {
+		if err := start(ctx, join, registry); err != nil {
+			return err
+		}
 	}
 	if err := m.startAgents(ctx, join, registry, nodes); err != nil {
 		return err

@@ -31,7 +31,8 @@ import (
 
 // startServers runs NATS and etcd on loopback.
 func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Registry, error) {
-	if err := m.openKeys(); err != nil {
+	var err error
+	if m.keys, err = natsauth.Init(natsauth.Dir(m.dir.Path())); err != nil {
 		return nil, nil, err
 	}
 	auth, err := m.keys.Server()

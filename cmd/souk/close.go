@@ -8,7 +8,6 @@ import (
 	"souk/bus"
 	"souk/bus/tip"
 	"souk/cmd/console"
-	"souk/cmd/local"
 	"souk/ledger"
 	"souk/market"
 )
@@ -30,24 +29,22 @@ back for it later names it and is a correction: souk refund does by itself, souk
 	}
 	c.Flags().StringVar(&o.Month, "month", "", "month, like 2026-11")
 	c.Flags().StringVar(&o.Note, "note", "", "a line for the books")
-	within := waiting(c, "the treasury")
+	ask := s.waiting(c, "the treasury")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !ledger.ValidMonth(o.Month) {
 			return fmt.Errorf("--month: %.20q is none: write it like 2026-11", o.Month)
 		}
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		ctx, link, end, err := ask()
 		if err != nil {
 			return err
 		}
-		defer link.Close()
-		ctx, cancel := within()
-		defer cancel()
+		defer end()
 		reply, err := link.Command(ctx, bus.OpMonth, bus.FundsRequest{ID: "month", Order: &o})
 		if err != nil {
 			return mayBeMade(err, "ledger print --kind month")
 		}
 		fmt.Fprintf(c.OutOrStdout(), "closed %s: %s, debits %s, credits %s\n", o.Month,
-			market.Some(int(reply.Number), "account"), reply.Surplus, reply.Surplus)
+			market.Some(int(reply.Number), "account"), reply.Debits, reply.Credits)
 		return nil
 	}
 	return c

@@ -161,7 +161,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		}
 		fmt.Fprintf(out, "\nThe cluster stays up until Ctrl-C. In another terminal:\n  %s\n  %s\n  tail "+
 			"-f %s\n",
-			s.line(`submit "What is a souk?"`), s.line("load --concurrency 32"),
+			s.line(`submit "What is a souk?"`), s.line("replay --concurrency 32"),
 			filepath.Join(data, "log", "*.log"))
 		select {
 		case <-ctx.Done():

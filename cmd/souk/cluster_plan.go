@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,68 +136,55 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 	if err != nil {
 		return nil, err
 	}
-	join := func(name, file, command string) (*process, inEffect, error) {
+	join := func(name, file, command string, role bus.Role) (*process, inEffect, error) {
 		p, e, err := daemonOf(name, file, command)
-		if err == nil {
-			p.Env = append(p.Env, marketAt...)
-			p.endpoint = "http://" + p.Health
-		}
-		return p, e, err
-	}
-	admit := func(p *process, role bus.Role, ids bus.IDs) error {
-		creds, err := keys.Ensure(role, ids, time.Now())
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.Name, err)
+			return nil, e, err
 		}
-		p.Env = append(p.Env, "SOUK_MARKET_CREDS="+creds)
-		return nil
+		p.endpoint = "http://" + p.Health
+		ids := bus.IDs{Domain: e.Hub.Domain, // each has its own section alone
+			Name: cmp.Or(e.Treasury.Journal, e.Hub.Journal, e.Classifier.ID, e.Gateway.ID)}
+		if role == bus.RoleAgentd {
+			ids.Name = daemon.Name("agentd-" + e.Agentd.Node)
+			ids.Agents, err = c.wire(p, e, cfg.Engines)
+		}
+		creds := ""
+		if err == nil {
+			creds, err = keys.Ensure(role, ids, time.Now())
+		}
+		if err != nil {
+			return nil, e, fmt.Errorf("%s: %s: %w", file, p.Name, err)
+		}
+		p.Env = append(append(p.Env, marketAt...), "SOUK_MARKET_CREDS="+creds)
+		return p, e, nil
 	}
-	treasury, e, err := join("treasury", cfg.Treasury, "treasury")
-	if err == nil {
-		err = admit(treasury, bus.RoleTreasury, bus.IDs{Name: e.Treasury.Journal})
-	}
+	treasury, _, err := join("treasury", cfg.Treasury, "treasury", bus.RoleTreasury)
 	if err != nil {
 		return nil, err
 	}
 	var hubs, nodes []*process
 	for _, file := range cfg.Hubs {
-		p, e, err := join(stem(file), file, "hub")
-		if err == nil {
-			err = admit(p, bus.RoleHub, bus.IDs{Name: e.Hub.Journal, Domain: e.Hub.Domain})
-		}
+		p, e, err := join(stem(file), file, "hub", bus.RoleHub)
 		if err != nil {
 			return nil, err
 		}
 		c.domains = append(c.domains, e.Hub.Domain)
 		hubs = append(hubs, p)
 	}
-	door, e, err := join("classifier", cfg.Classifier, "classifier")
-	if err == nil {
-		err = admit(door, bus.RoleDoor, bus.IDs{Name: e.Classifier.ID})
-	}
+	door, _, err := join("classifier", cfg.Classifier, "classifier", bus.RoleDoor)
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range cfg.Agentd {
-		p, e, err := join(stem(file), file, "agentd")
+		p, _, err := join(stem(file), file, "agentd", bus.RoleAgentd)
 		if err != nil {
 			return nil, err
-		}
-		ids := bus.IDs{Name: daemon.Name("agentd-" + e.Agentd.Node)}
-		if ids.Agents, err = c.wire(p, e, cfg.Engines); err == nil {
-			err = admit(p, bus.RoleAgentd, ids)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		nodes = append(nodes, p)
 	}
 	doors := []*process{door}
 	if cfg.Gateway != "" {
-		p, e, err := join("gateway", cfg.Gateway, "gateway")
-		if err == nil {
-			err = admit(p, bus.RoleGateway, bus.IDs{Name: e.Gateway.ID})
-		}
+		p, e, err := join("gateway", cfg.Gateway, "gateway", bus.RoleGateway)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"souk/bus"
 	"souk/bus/tip"
 	"souk/cmd/console"
-	"souk/cmd/local"
 )
 
 func distributeCommand(s *shared) *cobra.Command {
@@ -50,7 +49,7 @@ lost, repeat the command with --number and that number: the money moves only onc
 		"number of the distribution, to make it once; without, the next")
 	c.Flags().BoolVar(&yes, "yes", false, "share out, where a rule says among whom")
 	o := orderFlags(c, "reference of the payment, for the books")
-	within := waiting(c, "the hub to answer")
+	ask := s.waiting(c, "the hub to answer")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		hub := args[0]
 		if err := bus.CheckID("hub", hub); err != nil {
@@ -61,13 +60,11 @@ lost, repeat the command with --number and that number: the money moves only onc
 				return err
 			}
 		}
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		ctx, link, end, err := ask()
 		if err != nil {
 			return err
 		}
-		defer link.Close()
-		ctx, cancel := within()
-		defer cancel()
+		defer end()
 		if len(args) == 1 && !yes {
 			reply, err := link.Surplus(ctx, hub)
 			if err == nil {

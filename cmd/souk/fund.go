@@ -17,7 +17,8 @@ import (
 )
 
 func fundCommand(s *shared) *cobra.Command {
-	return s.amountCommand("deposit", &cobra.Command{
+	within := local.FundWithin
+	c := &cobra.Command{
 		PreRunE: s.mayBeClient,
 		Use:     "fund CLIENT AMOUNT",
 		Short:   "Deposit credits for a client at the treasury",
@@ -30,10 +31,9 @@ of the operator, that of the creds.`,
 		Example: `  souk fund alice 2.50
   souk fund alice 2.50 --ref SEPA-4711 --note "invoice 17"
   souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
-	}, func(c *cobra.Command, link *local.Link, o *order, client string, amount market.Credits,
-		id string) error {
-		ctx, cancel := context.WithTimeout(c.Context(), local.FundWithin)
-		defer cancel()
+	}
+	s.amountCommand("deposit", c, s.ordering(c, &within), func(ctx context.Context, link *local.Link, o *order,
+		client string, amount market.Credits, id string) error {
 		reply, err := o.command(ctx, link, bus.OpDeposit, bus.FundsRequest{ID: id, Client: client,
 			Amount: amount})
 		if err != nil {
@@ -51,6 +51,7 @@ of the operator, that of the creds.`,
 		}
 		return nil
 	})
+	return c
 }
 
 // mayBeMade adds to an error after which nobody knows whether money has moved how to find out. A refusal of
@@ -76,12 +77,9 @@ func (s *shared) mayBeClient(_ *cobra.Command, args []string) error {
 	return s.market().MayBeClient(args[0])
 }
 
-// amountCommand is c as a command that moves an amount for a client, once under one id; noun says what it
-// makes.
-func (s *shared) amountCommand(noun string, c *cobra.Command,
-	do func(c *cobra.Command, link *local.Link, o *order, client string, amount market.Credits,
-		id string) error,
-) *cobra.Command {
+// amountCommand has a command move an amount for a client, once under one id; noun says what it makes.
+func (s *shared) amountCommand(noun string, c *cobra.Command, ask ordering, do func(ctx context.Context,
+	link *local.Link, o *order, client string, amount market.Credits, id string) error) {
 	var id string
 	o := orderFlags(c, "reference of the bank or of an invoice, for the books; only --id has it made once")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -109,15 +107,14 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 		if id == "" {
 			id = fmt.Sprintf("%s-%x", c.Name(), time.Now().UnixNano())
 		}
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		ctx, link, end, err := ask()
 		if err != nil {
 			return err
 		}
-		defer link.Close()
-		return do(c, link, o, args[0], amount, id)
+		defer end()
+		return do(ctx, link, o, args[0], amount, id)
 	}
 	c.Flags().StringVar(&id, "id", "", "id of the "+noun+", to make it once")
-	return c
 }
 
 // amountOf reads an amount of credits that moves; where says which argument it is, noun what it makes.
@@ -136,8 +133,11 @@ func amountOf(where, noun, text string) (market.Credits, error) {
 	return amount, nil
 }
 
-// waiting gives a command that waits for hubs the flag --wait: within bounds its context.
-func waiting(c *cobra.Command, what string) (within func() (context.Context, context.CancelFunc)) {
+// ordering is how an operator speaks to the treasury, until end and within some time.
+type ordering func() (ctx context.Context, link *local.Link, end func(), err error)
+
+// waiting gives a command that waits for hubs the flag --wait.
+func (s *shared) waiting(c *cobra.Command, what string) ordering {
 	wait := 30 * time.Second
 	c.Flags().DurationVar(&wait, "wait", wait, "how long to wait for "+what)
 	c.PreRunE = func(*cobra.Command, []string) error {
@@ -146,5 +146,16 @@ func waiting(c *cobra.Command, what string) (within func() (context.Context, con
 		}
 		return nil
 	}
-	return func() (context.Context, context.CancelFunc) { return context.WithTimeout(c.Context(), wait) }
+	return s.ordering(c, &wait)
+}
+
+func (s *shared) ordering(c *cobra.Command, within *time.Duration) ordering {
+	return func() (context.Context, *local.Link, func(), error) {
+		link, err := s.dial(bus.RoleOperator, local.Operator)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), *within)
+		return ctx, link, func() { cancel(); link.Close() }, nil
+	}
 }

@@ -12,9 +12,8 @@ import (
 )
 
 func payoutCommand(s *shared) *cobra.Command {
-	var within func() (context.Context, context.CancelFunc)
 	var to string
-	c := s.amountCommand("payout", &cobra.Command{
+	c := &cobra.Command{
 		Use:   "payout CLIENT AMOUNT",
 		Short: "Pay credits of a client out of the market, or move them to another client",
 		Long: `Takes credits of a client out of the market, exactly this amount or nothing, and records it at
@@ -28,10 +27,11 @@ payout whose answer was lost can be asked for again.`,
 		Example: `  souk payout alice 2.50
   souk payout alice 2.50 --to bob
   souk payout alice 2.50 --id refund-17 --nats nats://127.0.0.1:4222`,
-	}, func(c *cobra.Command, link *local.Link, o *order, client string, amount market.Credits,
-		id string) error {
-		ctx, cancel := within()
-		defer cancel()
+	}
+	c.Flags().StringVar(&to, "to", "", "client that gets it; without, it leaves the market")
+	ask := s.waiting(c, "hubs to give money back")
+	s.amountCommand("payout", c, ask, func(ctx context.Context, link *local.Link, o *order, client string,
+		amount market.Credits, id string) error {
 		op, done, again := bus.OpPayout, "paid "+amount.String()+" out for "+client, amount.String()
 		if to != "" {
 			if err := bus.CheckID("--to", to); err != nil {
@@ -49,8 +49,6 @@ payout whose answer was lost can be asked for again.`,
 			reply.Prepaid, reply.Allotted, id)
 		return nil
 	})
-	c.Flags().StringVar(&to, "to", "", "client that gets it; without, it leaves the market")
-	within = waiting(c, "hubs to give money back")
 	return c
 }
 

@@ -8,7 +8,6 @@ import (
 	"souk/bus"
 	"souk/bus/tip"
 	"souk/cmd/console"
-	"souk/cmd/local"
 	"souk/ledger"
 )
 
@@ -32,7 +31,7 @@ command if its answer was lost.`,
 	o = orderFlags(c, "reference of the refund, by which it is made once")
 	c.Flags().StringVar(&o.From, "from", "", "who pays: agent or surplus")
 	c.Flags().StringVar(&o.Note, "why", "", "why; --note is the same")
-	within := waiting(c, "the hub to answer")
+	ask := s.waiting(c, "the hub to answer")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o.Receipt = args[0]
 		hub, _, _, ok := ledger.ParseHoldID(o.Receipt)
@@ -48,13 +47,11 @@ command if its answer was lost.`,
 		if err != nil {
 			return err
 		}
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		ctx, link, end, err := ask()
 		if err != nil {
 			return err
 		}
-		defer link.Close()
-		ctx, cancel := within()
-		defer cancel()
+		defer end()
 		reply, err := o.command(ctx, link, bus.OpRefund, bus.FundsRequest{ID: "refund", Hub: hub,
 			Amount: amount})
 		if err != nil {

@@ -37,7 +37,7 @@ owed before you end a hub (souk-hub close).`,
 	c.Flags().StringVar(&o.Month, "month", "", "month for which it is, like 2026-11")
 	c.Flags().StringVar(&hub, "hub", "", "hub that owes it; without, the only one that owes the agent "+
 		"something")
-	within := waiting(c, "hubs to answer")
+	ask := s.waiting(c, "hubs to answer")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		agent := args[0]
 		if err := bus.CheckID("agent", agent); err != nil {
@@ -47,13 +47,11 @@ owed before you end a hub (souk-hub close).`,
 			return fmt.Errorf("--month: %.20q is none: write one like 2026-11", o.Month)
 		}
 		o.Agent = agent
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		ctx, link, end, err := ask()
 		if err != nil {
 			return err
 		}
-		defer link.Close()
-		ctx, cancel := within()
-		defer cancel()
+		defer end()
 		owed, err := o.owed(ctx, link)
 		if err != nil {
 			return fmt.Errorf("%w: nothing was remitted", err)

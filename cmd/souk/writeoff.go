@@ -7,7 +7,6 @@ import (
 
 	"souk/bus"
 	"souk/cmd/console"
-	"souk/cmd/local"
 	"souk/market"
 )
 
@@ -32,19 +31,17 @@ it as leading, or the treasury heard of it in the last 15 seconds. If the disk c
 		Args: console.Takes(1, 1),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do it; without, it only says what that would come to")
-	within := waiting(c, "the treasury to know that the hub is silent")
+	ask := s.waiting(c, "the treasury to know that the hub is silent")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		hub := args[0]
 		if err := bus.CheckID("hub", hub); err != nil {
 			return err
 		}
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		ctx, link, end, err := ask()
 		if err != nil {
 			return err
 		}
-		defer link.Close()
-		ctx, cancel := within()
-		defer cancel()
+		defer end()
 		r, err := link.WriteOff(ctx, hub, yes)
 		if err != nil {
 			if yes {

@@ -30,7 +30,7 @@ func (t *Treasury) closeMonth(req *bus.FundsRequest, to any) error {
 	if err := t.apply(r); err != nil {
 		return err
 	}
-	debits, _ := r.Month.Totals()
-	t.answer(to, req, bus.FundsReply{Number: r.Month.Accounts, Surplus: debits})
+	debits, credits := r.Month.Totals()
+	t.answer(to, req, bus.FundsReply{Number: r.Month.Accounts, Debits: debits, Credits: credits})
 	return errLater
 }
