@@ -62,20 +62,28 @@ func (c *conversation) input(v json.RawMessage) error {
 		c.add(chatMessage{Role: "user", Content: v})
 		return nil
 	}
-	s, n := Scan(v), 0
-	if s.Next() != '[' {
+	if len(v) == 0 || v[0] != '[' {
 		return bad("input: a string or a list of items is expected")
 	}
-	var wrong error
+	_, err := eachItem(v, func(i int, item json.RawMessage) error {
+		return c.item(fmt.Sprintf("input[%d]", i), item, c.known)
+	})
+	return err
+}
+
+// eachItem calls each with every item of a list that has been read, and its number, until one is wrong. It
+// returns how many there were: none where v is no list.
+func eachItem(v []byte, each func(i int, item json.RawMessage) error) (n int, err error) {
+	s := Scan(v)
 	s.Array(func() bool {
 		item, ok := s.Value()
 		if ok {
-			wrong = c.item(fmt.Sprintf("input[%d]", n), json.RawMessage(s.Text(item)), c.known)
+			err = each(n, s.Text(item))
 			n++
 		}
-		return ok && wrong == nil
+		return ok && err == nil
 	})
-	return wrong
+	return n, err
 }
 
 // silent reports whether nothing is said in any of the messages, as the door judges a chat.

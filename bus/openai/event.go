@@ -114,7 +114,7 @@ func (e *Events) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 		return e.text(dst, c.Text, nil, ids), nil
 	}
 	o := Out(dst)
-	err := pieces(c, e.chat, &e.piece, func(p *piece) {
+	err := pieces(c, e.chat, &e.piece, func(p *piece) error {
 		if len(p.reasoning) > 0 { // twice: some clients call it otherwise
 			o = o.Raw(e.begin).Raw(`"reasoning":`).compact(p.reasoning)
 			o = o.Raw(`,"reasoning_content":`).compact(p.reasoning)
@@ -133,6 +133,7 @@ func (e *Events) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 		if len(p.calls) > 0 { // never beside text: clients drop one of the two
 			o = e.close(o.Raw(e.begin).Raw(`"tool_calls":`).compact(p.calls), p.takeLogs(), nil)
 		}
+		return nil
 	})
 	if err != nil {
 		return dst, err

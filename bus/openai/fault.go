@@ -24,47 +24,42 @@ type Fault struct {
 	Again  bool   // the same request may be sent again: nothing was paid, and it may fare better
 }
 
-var noRoom = Fault{Status: http.StatusTooManyRequests, Code: string(bus.CodeNoRoom), Again: true}
-
-// faults are the statuses of codes. What might be served or paid twice has one that no client repeats.
-var faults = map[bus.Code]Fault{
-	bus.CodeBadRequest:        {Status: http.StatusBadRequest},
-	bus.CodeUnsupportedField:  {Status: http.StatusBadRequest},
-	bus.CodeBadTerms:          {Status: http.StatusBadRequest},
-	bus.CodeEmptyPrompt:       {Status: http.StatusBadRequest},
-	bus.CodeEngineRefused:     {Status: http.StatusBadRequest},
-	bus.CodePromptTooLong:     {Status: http.StatusBadRequest, Code: "context_length_exceeded"},
-	CodeInvalidKey:            {Status: http.StatusUnauthorized},
-	bus.CodeInsufficientFunds: {Status: http.StatusPaymentRequired, Code: "insufficient_quota"},
-	bus.CodeUnknownClient:     {Status: http.StatusForbidden},
-	bus.CodeUnknownModel:      {Status: http.StatusNotFound, Code: "model_not_found"},
-	CodeNoEndpoint:            {Status: http.StatusNotFound},
-	bus.CodeDuplicate:         {Status: http.StatusConflict, Again: true},
-	bus.CodeAnswerGone:        {Status: http.StatusGone},
-	bus.CodeTooLarge:          {Status: http.StatusRequestEntityTooLarge},
-	bus.CodeNotWorthIt:        {Status: http.StatusUnprocessableEntity},
-	bus.CodePastDeadline:      {Status: http.StatusUnprocessableEntity},
-	bus.CodeIDConflict:        {Status: http.StatusUnprocessableEntity},
-	bus.CodeUnknown:           {Status: http.StatusFailedDependency},
-	bus.CodeTimeout:           {Status: http.StatusFailedDependency},
-	bus.CodeCancelled:         {Status: http.StatusFailedDependency},
-	bus.CodeSlowReader:        {Status: http.StatusFailedDependency},
-	bus.CodeNoRoom:            {Status: http.StatusTooManyRequests, Again: true},
-	bus.CodeTooManyTasks:      {Status: http.StatusTooManyRequests, Again: true},
-	CodeRateLimited:           {Status: http.StatusTooManyRequests, Again: true},
-	bus.CodeNoSlot:            noRoom, // what agents and hubs tell one another
-	bus.CodeStaleEpoch:        noRoom,
-	bus.CodeNotClaimed:        noRoom,
-	bus.CodeLate:              {Status: http.StatusBadGateway},
-	bus.CodeLateFirst:         {Status: http.StatusBadGateway},
-	bus.CodeMoved:             {Status: http.StatusBadGateway},
-	bus.CodeEngineFailed:      {Status: http.StatusBadGateway},
-	bus.CodeAgentFailed:       {Status: http.StatusBadGateway},
-	bus.CodeNoHub:             {Status: http.StatusServiceUnavailable, Again: true},
-	bus.CodeDraining:          {Status: http.StatusServiceUnavailable, Again: true},
-	bus.CodeUnavailable:       {Status: http.StatusServiceUnavailable, Again: true},
-	bus.CodeAllotmentPending:  {Status: http.StatusServiceUnavailable, Again: true},
-}
+// faults are what codes are shown as. What might be served or paid twice has a status that no client repeats.
+var faults = func() map[bus.Code]Fault {
+	known := map[bus.Code]string{bus.CodePromptTooLong: "context_length_exceeded",
+		bus.CodeInsufficientFunds: "insufficient_quota", bus.CodeUnknownModel: "model_not_found",
+		// what agents and hubs tell one another
+		bus.CodeNoSlot: string(bus.CodeNoRoom), bus.CodeStaleEpoch: string(bus.CodeNoRoom),
+		bus.CodeNotClaimed: string(bus.CodeNoRoom)}
+	all := map[bus.Code]Fault{}
+	for status, codes := range map[int][]bus.Code{
+		http.StatusBadRequest: {bus.CodeBadRequest, bus.CodeUnsupportedField, bus.CodeBadTerms,
+			bus.CodeEmptyPrompt, bus.CodeEngineRefused, bus.CodePromptTooLong},
+		http.StatusUnauthorized:          {CodeInvalidKey},
+		http.StatusPaymentRequired:       {bus.CodeInsufficientFunds},
+		http.StatusForbidden:             {bus.CodeUnknownClient},
+		http.StatusNotFound:              {bus.CodeUnknownModel, CodeNoEndpoint},
+		http.StatusConflict:              {bus.CodeDuplicate},
+		http.StatusGone:                  {bus.CodeAnswerGone},
+		http.StatusRequestEntityTooLarge: {bus.CodeTooLarge},
+		http.StatusUnprocessableEntity:   {bus.CodeNotWorthIt, bus.CodePastDeadline, bus.CodeIDConflict},
+		http.StatusFailedDependency: {bus.CodeUnknown, bus.CodeTimeout, bus.CodeCancelled,
+			bus.CodeSlowReader},
+		http.StatusTooManyRequests: {bus.CodeNoRoom, bus.CodeTooManyTasks, CodeRateLimited, bus.CodeNoSlot,
+			bus.CodeStaleEpoch, bus.CodeNotClaimed},
+		http.StatusBadGateway: {bus.CodeLate, bus.CodeLateFirst, bus.CodeMoved, bus.CodeEngineFailed,
+			bus.CodeAgentFailed},
+		http.StatusServiceUnavailable: {bus.CodeNoHub, bus.CodeDraining, bus.CodeUnavailable,
+			bus.CodeAllotmentPending},
+	} {
+		again := status == http.StatusConflict || status == http.StatusTooManyRequests ||
+			status == http.StatusServiceUnavailable
+		for _, code := range codes {
+			all[code] = Fault{Status: status, Code: known[code], Again: again}
+		}
+	}
+	return all
+}()
 
 var types = map[int]string{
 	http.StatusUnauthorized: "authentication_error", http.StatusPaymentRequired: "insufficient_quota",

@@ -51,15 +51,10 @@ func (m *Message) Begin(dst []byte) []byte {
 // Chunk writes what a chunk of the answer says. The error is that of an agent which says what no engine does,
 // or of an answer of which too much is to be kept.
 func (m *Message) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
-	var wrong error
-	err := pieces(c, true, &m.piece, func(p *piece) {
-		if wrong == nil {
-			dst, wrong = m.take(dst, p)
-		}
+	err := pieces(c, true, &m.piece, func(p *piece) (err error) {
+		dst, err = m.take(dst, p)
+		return err
 	})
-	if err == nil {
-		err = wrong
-	}
 	if err == nil && m.Size() > MaxWhole {
 		err = refusal(bus.CodeTooLarge, "the answer, or what tools are called with in a stream, has more than %d "+
 			"bytes: ask with stream: true, or for less", MaxWhole)

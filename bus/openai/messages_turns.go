@@ -75,18 +75,13 @@ func eachBlock(at string, v json.RawMessage, each func(at string, b *block) erro
 	default:
 		return bad("%s: a string or a list of blocks is expected", at)
 	}
-	n := 0
-	s.Array(func() bool {
-		one, ok := s.Value()
-		if ok {
-			var b block
-			here := fmt.Sprintf("%s[%d]", at, n)
-			n++
-			if err = b.read(here, s.Text(one)); err == nil {
-				err = each(here, &b)
-			}
+	_, err = eachItem(v, func(i int, one json.RawMessage) error {
+		var b block
+		here := fmt.Sprintf("%s[%d]", at, i)
+		if err := b.read(here, one); err != nil {
+			return err
 		}
-		return ok && err == nil
+		return each(here, &b)
 	})
 	return err
 }
@@ -99,18 +94,9 @@ func turnsOf(system, messages json.RawMessage) ([]chatMessage, error) {
 			return nil, err
 		}
 	}
-	s, n := Scan(messages), 0
-	var err error
-	if s.Next() == '[' {
-		s.Array(func() bool {
-			one, ok := s.Value()
-			if ok {
-				err = t.message(fmt.Sprintf("messages[%d]", n), s.Text(one))
-				n++
-			}
-			return ok && err == nil
-		})
-	}
+	n, err := eachItem(messages, func(i int, one json.RawMessage) error {
+		return t.message(fmt.Sprintf("messages[%d]", i), one)
+	})
 	switch {
 	case err != nil:
 		return nil, err

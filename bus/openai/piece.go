@@ -32,14 +32,14 @@ const maxEventDepth = 16
 
 // pieces takes a chunk apart. An agent could write anything into its events: whatever has another shape than
 // an engine's is CodeAgentFailed, and nothing of an event is passed on but the values that were read.
-func pieces(c *bus.Chunk, chat bool, p *piece, each func(*piece)) error {
+func pieces(c *bus.Chunk, chat bool, p *piece, each func(*piece) error) error {
 	at := 0
-	plain := func(to int) {
+	plain := func(to int) (err error) {
 		if to > at {
 			*p = piece{text: c.Text[at:to], scratch: p.scratch}
-			each(p)
-			at = to
+			err, at = each(p), to
 		}
+		return err
 	}
 	for i := range c.Extra {
 		x := &c.Extra[i]
@@ -49,7 +49,9 @@ func pieces(c *bus.Chunk, chat bool, p *piece, each func(*piece)) error {
 		if splits(c.Text, x.At) {
 			return forged("an event stands at byte %d of a text, within a character", x.At)
 		}
-		plain(x.At)
+		if err := plain(x.At); err != nil {
+			return err
+		}
 		*p = piece{scratch: p.scratch}
 		n, err := p.read(x.Choice, chat, c.Text[at:])
 		if err != nil {
@@ -57,10 +59,11 @@ func pieces(c *bus.Chunk, chat bool, p *piece, each func(*piece)) error {
 		}
 		p.text = c.Text[at : at+n]
 		at += n
-		each(p)
+		if err := each(p); err != nil {
+			return err
+		}
 	}
-	plain(len(c.Text))
-	return nil
+	return plain(len(c.Text))
 }
 
 func forged(format string, args ...any) error {

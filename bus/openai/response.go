@@ -75,15 +75,10 @@ func (r *Response) Begin(dst []byte) []byte {
 // Chunk writes what a chunk of the answer says. The error is that of an agent which says what no engine does,
 // or of an answer that is too long.
 func (r *Response) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
-	var wrong error
-	err := pieces(c, true, &r.piece, func(p *piece) {
-		if wrong == nil {
-			dst, wrong = r.take(dst, p)
-		}
+	err := pieces(c, true, &r.piece, func(p *piece) (err error) {
+		dst, err = r.take(dst, p)
+		return err
 	})
-	if err == nil {
-		err = wrong
-	}
 	if err == nil && r.Size() > MaxResponse {
 		err = refusal(bus.CodeTooLarge, "the answer has more than %d bytes: /v1/chat/completions has no such "+
 			"limit", MaxResponse)

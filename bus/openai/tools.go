@@ -21,18 +21,14 @@ func (f toolForm) read(in map[string]json.RawMessage, out map[string]any) error 
 	if !ok {
 		return nil
 	}
-	s, n, o := Scan(v), 0, Out("[")
-	var err error
-	if !s.Array(func() bool {
-		one, ok := s.Value()
-		if ok {
-			o, err = f.one(o, fmt.Sprintf("tools[%d]", n), s.Text(one))
-			n++
-		}
-		return ok && err == nil
-	}) && err == nil {
-		err = bad("tools: a list of tools is expected")
+	if v[0] != '[' {
+		return bad("tools: a list of tools is expected")
 	}
+	o := Out("[")
+	n, err := eachItem(v, func(i int, one json.RawMessage) (err error) {
+		o, err = f.one(o, fmt.Sprintf("tools[%d]", i), one)
+		return err
+	})
 	if n > 0 {
 		o[len(o)-1] = ']'
 		out["tools"] = json.RawMessage(o)

@@ -40,15 +40,7 @@ func (w *Whole) Chunk(c *bus.Chunk) error {
 	if bus.Pooling(w.kind) {
 		return w.pool(c)
 	}
-	var wrong error
-	err := pieces(c, w.chat, &w.piece, func(p *piece) {
-		if wrong == nil {
-			wrong = w.take(p)
-		}
-	})
-	if err == nil {
-		err = wrong
-	}
+	err := pieces(c, w.chat, &w.piece, w.take)
 	if err == nil && w.size > MaxWhole {
 		err = refusal(bus.CodeTooLarge, "the answer has more than %d bytes: ask with stream: true", MaxWhole)
 	}
