@@ -88,5 +88,3 @@ func (a *adapters) named(all []*sequence) string {
 	}
 	return strings.Join(out, ",")
 }
-
-func adapterPath(name string) string { return "/adapters/" + name }

@@ -4,27 +4,26 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"souk/bus/openai"
 )
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	o := openai.Out(`{"object":"list","data":[{"id":`).Str(s.cfg.Model).Raw(`,"object":"model","created":`).
-		Int(int(s.born.Unix())).Raw(`,"owned_by":"vllm","root":`).Str(s.cfg.Model).
-		Raw(`,"parent":null,"max_model_len":`).Int(s.cfg.MaxModelLen).Raw(`,"permission":[{"id":"modelperm-`).
-		Raw(randomHex(8)).Raw(`","object":"model_permission","created":`).Int(int(s.born.Unix())).
-		Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
-		Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
-		Raw(`"group":null,"is_blocking":false}]}`)
-	for _, name := range s.cfg.Adapters.Names {
-		o = o.Raw(`,{"id":`).Str(name).Raw(`,"object":"model","created":`).Int(int(s.born.Unix())).
-			Raw(`,"owned_by":"vllm","root":`).Str(adapterPath(name)).Raw(`,"parent":`).Str(s.cfg.Model).
-			Raw(`,"max_model_len":null,"permission":[{"id":"modelperm-`).Raw(randomHex(8)).
+	model := func(o openai.Out, id, root, parent, longest string) openai.Out {
+		return o.Raw(`{"id":`).Str(id).Raw(`,"object":"model","created":`).Int(int(s.born.Unix())).
+			Raw(`,"owned_by":"vllm","root":`).Str(root).Raw(`,"parent":`).StrOrNull(parent).
+			Raw(`,"max_model_len":`).Raw(longest).Raw(`,"permission":[{"id":"modelperm-`).Raw(randomHex(8)).
 			Raw(`","object":"model_permission","created":`).Int(int(s.born.Unix())).
 			Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
 			Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
 			Raw(`"group":null,"is_blocking":false}]}`)
+	}
+	o := model(openai.Out(`{"object":"list","data":[`), s.cfg.Model, s.cfg.Model, "",
+		strconv.Itoa(s.cfg.MaxModelLen))
+	for _, name := range s.cfg.Adapters.Names {
+		o = model(o.Raw(","), name, "/adapters/"+name, s.cfg.Model, "null")
 	}
 	send(w, 200, o.Raw("]}"))
 }
