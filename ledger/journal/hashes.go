@@ -89,23 +89,6 @@ func (h *hashes) count(frame uint64) int64 {
 	return 0
 }
 
-// frameOf finds the frame of a record, if the files say, and how many records are before it.
-func (h *hashes) frameOf(record int64) (frame uint64, before int64) {
-	info, err := h.frames.Stat()
-	if err != nil {
-		return 0, 0
-	}
-	low, high := uint64(0), uint64(info.Size()/countBytes) // the record is not in frame low or before
-	for low < high {
-		if mid := low + (high-low)/2; h.count(mid+1) <= record {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low + 1, h.count(low)
-}
-
 // at returns the tree behind a frame if that has this head.
 func (h *hashes) at(head tree.Head) (t tree.Tree, ok bool) {
 	if head.Frame == 0 || h.count(head.Frame) != head.Size {
