@@ -74,11 +74,8 @@ func (a *Agent) Ready(now time.Time) Ready {
 	default:
 		r.Wake = a.summarised.Add(a.lim.SummaryEvery)
 	}
-	if !late.IsZero() && late.Before(r.Wake) {
-		r.Wake = late
-	}
-	if !room && !due.IsZero() && due.Before(r.Wake) {
-		r.Wake = due
+	if r.Wake = bus.Sooner(r.Wake, late); !room {
+		r.Wake = bus.Sooner(r.Wake, due)
 	}
 	if a.claim != nil {
 		var wake time.Time
@@ -86,13 +83,9 @@ func (a *Agent) Ready(now time.Time) Ready {
 		for i := range r.Holdings {
 			r.Holdings[i].Agent, r.Holdings[i].Boot = a.cfg.ID, a.boot
 		}
-		if wake.Before(r.Wake) {
-			r.Wake = wake
-		}
+		r.Wake = bus.Sooner(r.Wake, wake)
 	}
-	if asked := a.policies.Wake(); !asked.IsZero() && asked.Before(r.Wake) {
-		r.Wake = asked
-	}
+	r.Wake = bus.Sooner(r.Wake, a.policies.Wake())
 	sending := 0
 	for _, p := range a.pending {
 		if p.sending {
@@ -103,9 +96,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 		switch {
 		case p.sending:
 		case p.due.After(now):
-			if p.due.Before(r.Wake) {
-				r.Wake = p.due
-			}
+			r.Wake = bus.Sooner(r.Wake, p.due)
 		case sending < maxSending:
 			p.sending = true
 			sending++
@@ -126,8 +117,8 @@ func (a *Agent) look(now time.Time) (next time.Time) {
 		case w.late:
 		case !w.due.After(now):
 			w.late, a.news = true, true
-		case next.IsZero() || w.due.Before(next):
-			next = w.due
+		default:
+			next = bus.Sooner(next, w.due)
 		}
 	}
 	return next

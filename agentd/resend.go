@@ -19,6 +19,9 @@ const (
 	strangers   = 256                    // a second, who ask for what is not kept and are told so
 )
 
+// resendAll is what the whole agent sends again, in bytes.
+var resendAll = bus.Rate{Each: resendRate, Burst: resendRate}
+
 // resend tracks a reader's request for messages of one answer to be sent again.
 type resend struct {
 	asked  bool // for everything from number want on, and that has not begun
@@ -35,24 +38,14 @@ type resend struct {
 // resends are the answers of an agent whose readers missed something, each once, in turn.
 type resends struct {
 	queue  []*Stream
-	budget bucket // bytes
-	told   bucket // strangers
-}
-
-func newResends() resends {
-	return resends{
-		budget: bucket{each: time.Second / resendRate, slack: time.Second},
-		told:   bucket{each: time.Second / strangers, slack: time.Second},
-	}
+	budget bus.Bucket // bytes
+	told   bus.Bucket // strangers
 }
 
 // Stranger reports whether somebody who asks for what is not kept here is told so, which is bounded.
 func (r *resends) Stranger(now time.Time) bool {
-	if r.told.wait(now) > 0 {
-		return false
-	}
-	r.told.take(now, 1)
-	return true
+	_, ok := r.told.Take(now, bus.Rate{Each: strangers, Burst: strangers}, 1, 0)
+	return ok
 }
 
 // Resend notes that a reader wants everything from a number on. A reader that asks again before that is sent
@@ -86,15 +79,13 @@ func (r *resends) Next(now time.Time, agent string) (p Piece, wake time.Time) {
 	if len(r.queue) == 0 {
 		return p, time.Time{}
 	}
-	if wait := r.budget.wait(now); wait > 0 {
+	if wait, _ := r.budget.Take(now, resendAll, 0, 0); wait > 0 {
 		return p, now.Add(wait)
 	}
 	for i, s := range r.queue {
 		g := &s.resend
 		if !g.active && g.least.After(now) {
-			if wake.IsZero() || g.least.Before(wake) {
-				wake = g.least
-			}
+			wake = bus.Sooner(wake, g.least)
 			continue
 		}
 		r.queue = slices.Delete(r.queue, i, i+1)
@@ -115,7 +106,7 @@ func (r *resends) piece(now time.Time, s *Stream, agent string) Piece {
 	for _, m := range p.Messages {
 		bytes += len(m)
 	}
-	r.budget.take(now, max(bytes, resendLeast))
+	r.budget.Take(now, resendAll, float64(max(bytes, resendLeast)), bus.Forever)
 	g.bytes += bytes
 	if !g.active {
 		g.least = g.begun.Add(max(resendEvery, time.Duration(g.bytes)*time.Second/resendPace))
@@ -125,20 +116,3 @@ func (r *resends) piece(now time.Time, s *Stream, agent string) Piece {
 	}
 	return p
 }
-
-// bucket lets through one every so often, and as many at once as slack makes up for. What is taken beyond
-// that is waited for afterwards.
-type bucket struct {
-	each, slack time.Duration
-	full        time.Time // when all that was taken is made up for
-}
-
-// wait returns how long to wait before taking more.
-func (b *bucket) wait(now time.Time) time.Duration { return max(0, b.left(now)-b.slack) }
-
-func (b *bucket) take(now time.Time, n int) {
-	b.full = now.Add(b.left(now) + time.Duration(n)*b.each)
-}
-
-// left returns how long until the bucket is full again.
-func (b *bucket) left(now time.Time) time.Duration { return max(0, b.full.Sub(now)) }

@@ -20,7 +20,7 @@ type Streams struct {
 // NewStreams keeps so many bytes of ended answers at most.
 func NewStreams(most int) Streams {
 	return Streams{byID: map[StreamID]*Stream{}, byHold: map[string]*Stream{}, most: most,
-		Running: map[*Stream]bool{}, resends: newResends()}
+		Running: map[*Stream]bool{}}
 }
 
 // Add takes in an answer that begins. An earlier attempt at the same task is no longer found by its id.

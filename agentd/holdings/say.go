@@ -62,12 +62,11 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 			s.room -= float64(size + overhead)
 		}
 	}
-	wake = s.next
-	if at := s.said.Add(wholeAgain); s.asked && at.Before(wake) {
-		wake = at
+	if wake = s.next; s.asked {
+		wake = bus.Sooner(wake, s.said.Add(wholeAgain))
 	}
-	if at := s.changed.Add(deltaEvery); s.news() && at.Before(wake) {
-		wake = at
+	if s.news() {
+		wake = bus.Sooner(wake, s.changed.Add(deltaEvery))
 	}
 	return out, wake
 }

@@ -73,13 +73,6 @@ func newAgent(s *Server, cfg agentd.AgentConfig) *agent {
 	return a
 }
 
-func nudge(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // with changes the core, if there is one, and wakes the loop that carries out what the core then wants.
 func (a *agent) with(f func(*agentd.Agent)) {
 	a.mu.Lock()
@@ -87,7 +80,7 @@ func (a *agent) with(f func(*agentd.Agent)) {
 		f(a.core)
 	}
 	a.mu.Unlock()
-	nudge(a.kick)
+	bus.Nudge(a.kick)
 }
 
 func (a *agent) stats() agentd.AgentStats {

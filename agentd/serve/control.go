@@ -19,7 +19,7 @@ func (a *agent) onHub(m bus.Msg) {
 	defer a.mu.Unlock()
 	if c.Holdings {
 		a.core.Asked(bus.LastToken(m.Subject))
-		nudge(a.kick)
+		bus.Nudge(a.kick)
 	}
 	switch s := a.streams.OfHold(bus.LastToken(m.Subject), c.Hold); {
 	case s == nil:
@@ -58,12 +58,12 @@ func (a *agent) onReader(m bus.Msg) {
 		stranger = c.Resume != nil && a.leased() && a.streams.Stranger(now)
 	case c.Resume != nil:
 		a.streams.Resend(s, *c.Resume)
-		nudge(a.resend)
+		bus.Nudge(a.resend)
 	case c.Cancel:
 		a.cancelStream(s)
 	case c.Ack != nil:
 		if waits := a.acked[s]; waits != nil {
-			nudge(waits)
+			bus.Nudge(waits)
 		}
 		if a.streams.Acked(s, *c.Ack) && !s.Spooled {
 			late = a.core.Pending(s.Hold) // its reader has the answer now

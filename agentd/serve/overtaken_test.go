@@ -49,7 +49,7 @@ func isSilent(t *testing.T, news bool) {
 		}
 		o.agent.Cut()
 		if news {
-			nudge(o.server.agents[0].changed)
+			bus.Nudge(o.server.agents[0].changed)
 		}
 		twin, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}},
 			Deps{Bus: o.world.Bus("twin"), Registry: o.world.Registry(),

@@ -178,7 +178,7 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 			if ctx.Err() == nil {
 				a.asked(registration, "registration not updated", err)
 				if err != nil && follow.Pause(ctx, follow.Jitter(time.Second)) {
-					nudge(a.changed)
+					bus.Nudge(a.changed)
 				}
 			}
 		}

@@ -201,10 +201,7 @@ func (s *Stream) tell() {
 		s.told()
 		return
 	}
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
+	bus.Nudge(s.news)
 }
 
 // do carries out the machine's effects. The lock is held.

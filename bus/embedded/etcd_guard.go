@@ -53,7 +53,7 @@ type member struct {
 	begun                           int // requests that come, wait or are at work
 	unread                          int // bytes that wait to be sent to it
 	streams, watches                int
-	requests, writes, written, read bucket
+	requests, writes, written, read bus.Bucket
 	leases                          map[int64]bool
 	counted                         time.Time // when it was last seen which of the leases are over
 }
@@ -245,12 +245,12 @@ func (g *guard) pace(ctx context.Context, m *member, c cost) error {
 	var wait time.Duration
 	for _, r := range []struct {
 		what string
-		b    *bucket
-		rate Rate
+		b    *bus.Bucket
+		rate bus.Rate
 		n    float64
 	}{{"requests", &m.requests, l.Requests, 1}, {"writes", &m.writes, l.Writes, float64(c.writes)},
 		{"bytes written", &m.written, l.Written, float64(c.bytes)}, {"bytes read", &m.read, l.Read, 0}} {
-		w, ok := r.b.take(now, r.rate, r.n, l.MaxDelay)
+		w, ok := r.b.Take(now, r.rate, r.n, l.MaxDelay)
 		if !ok {
 			m.mu.Unlock()
 			return g.refuse(codes.ResourceExhausted, m, "%s asks for more than %.0f %s a second: try again in %v",
@@ -310,10 +310,9 @@ func (g *guard) after(m *member, request, out any) {
 		m.leases[out.ID] = true
 	case *pb.LeaseRevokeResponse:
 		delete(m.leases, request.(*pb.LeaseRevokeRequest).ID)
-	case *pb.RangeResponse:
-		m.read.left -= float64(proto.Size(out))
-	case *pb.TxnResponse:
-		m.read.left -= float64(proto.Size(out))
+	case *pb.RangeResponse, *pb.TxnResponse:
+		size := float64(proto.Size(out.(proto.Message)))
+		m.read.Take(time.Now(), g.limits.Read, size, bus.Forever)
 	}
 }
 

@@ -19,10 +19,10 @@ type EtcdLimits struct {
 	InFlight int // requests at work: so many are before another's, at most
 	Waiting  int // and so many wait for them
 
-	Requests Rate // a lease is kept alive three times in its time: 256 agents ask 80 times a second
-	Writes   Rate // a hub that begins claims a thousand agents
-	Written  Rate // bytes: 256 agents come with a few KB each, and say little after that
-	Read     Rate // bytes: a hub reads a thousand agents, and again after each outage
+	Requests bus.Rate // a lease is kept alive three times in its time: 256 agents ask 80 times a second
+	Writes   bus.Rate // a hub that begins claims a thousand agents
+	Written  bus.Rate // bytes: 256 agents come with a few KB each, and say little after that
+	Read     bus.Rate // bytes: a hub reads a thousand agents, and again after each outage
 
 	Unread   int           // bytes that a member has not read: then nothing more is said to it
 	ReadIn   time.Duration // for how long it may leave anything unread
@@ -37,17 +37,15 @@ type EtcdLimits struct {
 	Revisions  int64         // what may be kept of earlier revisions by number: more than watches fall behind
 }
 
-// Rate allows Each requests a second, and Burst of them at once after a rest.
-type Rate struct{ Each, Burst float64 }
-
 // DefaultEtcdLimits suit a market of a thousand agents and a registry of 64 MB, on a server that stays below
 // 512 MB.
 func DefaultEtcdLimits() EtcdLimits {
 	return EtcdLimits{
 		Connections: 64, Streams: 1024, Watches: 2048, Leases: 1024, LeaseTTL: time.Hour,
 		InFlight: 16, Waiting: 128,
-		Requests: Rate{500, 10_000}, Writes: Rate{100, 2000}, Written: Rate{256 << 10, 4 << 20},
-		Read: Rate{16 << 20, 256 << 20}, Unread: 64 << 20, ReadIn: 5 * time.Second, MaxDelay: 3 * time.Second,
+		Requests: bus.Rate{Each: 500, Burst: 10_000}, Writes: bus.Rate{Each: 100, Burst: 2000},
+		Written: bus.Rate{Each: 256 << 10, Burst: 4 << 20}, Read: bus.Rate{Each: 16 << 20, Burst: 256 << 20},
+		Unread: 64 << 20, ReadIn: 5 * time.Second, MaxDelay: 3 * time.Second,
 		Strangers: 256, ShakeIn: shakeWithin, AllInAll: 4096,
 		QuotaBytes: 256 << 20, GrowBytes: 32 << 20, WasteBytes: 64 << 20, Revisions: 10_000,
 	}
@@ -69,30 +67,3 @@ const (
 	snapshotEvery = 500
 	catchUp       = 50
 )
-
-// bucket lets so much through in a second, and so much at once.
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-// take takes n, and says how long to wait for it; nothing is taken where that is longer than most.
-func (b *bucket) take(now time.Time, r Rate, n float64, most time.Duration) (wait time.Duration, ok bool) {
-	b.fill(now, r)
-	if short := n - b.left; short > 0 {
-		if wait = time.Duration(short / r.Each * float64(time.Second)); wait > most {
-			return wait, false
-		}
-	}
-	b.left -= n
-	return wait, true
-}
-
-func (b *bucket) fill(now time.Time, r Rate) {
-	if b.at.IsZero() {
-		b.left = r.Burst
-	} else {
-		b.left = min(r.Burst, b.left+now.Sub(b.at).Seconds()*r.Each)
-	}
-	b.at = now
-}

@@ -92,7 +92,7 @@ type host struct {
 	pending int
 	came    int64 // messages from it since the last look
 
-	says, saysBytes, hears, hearsBytes bucket
+	says, saysBytes, hears, hearsBytes bus.Bucket
 
 	closed int       // connections since it was told
 	told   time.Time // in the log
@@ -176,7 +176,7 @@ func (h *host) count(p *connection, c *server.ConnInfo, now time.Time) {
 	h.pending += c.Pending
 	h.came += c.InMsgs - p.inMsgs
 	for _, t := range []struct {
-		b    *bucket
+		b    *bus.Bucket
 		most int
 		now  int64
 		last *int64
@@ -185,19 +185,20 @@ func (h *host) count(p *connection, c *server.ConnInfo, now time.Time) {
 		{&h.hears, h.share.Hears.Messages, c.OutMsgs, &p.outMsgs},
 		{&h.hearsBytes, h.share.Hears.Bytes, c.OutBytes, &p.outBytes}} {
 		if t.most > 0 {
-			t.b.fill(now, rateOf(t.most))
-			t.b.left -= float64(t.now - *t.last)
+			t.b.Take(now, rateOf(t.most), float64(t.now-*t.last), bus.Forever)
 		}
 		*t.last = t.now
 	}
 }
 
-func rateOf(most int) Rate { return Rate{float64(most), float64(most) * bus.TrafficOver} }
+func rateOf(most int) bus.Rate {
+	return bus.Rate{Each: float64(most), Burst: float64(most) * bus.TrafficOver}
+}
 
 // owes says of what a name has had more than its share.
 func (h *host) owes(now time.Time) (what string, most int) {
 	for _, t := range []struct {
-		b    *bucket
+		b    *bus.Bucket
 		what string
 		most int
 	}{{&h.says, "messages a second", h.share.Says.Messages},
@@ -205,7 +206,7 @@ func (h *host) owes(now time.Time) (what string, most int) {
 		{&h.hears, "messages heard a second", h.share.Hears.Messages},
 		{&h.hearsBytes, "bytes heard a second", h.share.Hears.Bytes}} {
 		if t.most > 0 {
-			if t.b.fill(now, rateOf(t.most)); t.b.left < 0 {
+			if _, rests := t.b.Take(now, rateOf(t.most), 0, 0); !rests {
 				return t.what, t.most
 			}
 		}
@@ -258,7 +259,7 @@ func (g *natsGuard) bar(h *host, now time.Time, what string, most int) {
 	}
 	h.closed += len(h.here)
 	h.here, h.conns, h.pending = nil, h.conns[:0], 0
-	h.says, h.saysBytes, h.hears, h.hearsBytes = bucket{}, bucket{}, bucket{}, bucket{}
+	h.says, h.saysBytes, h.hears, h.hearsBytes = bus.Bucket{}, bus.Bucket{}, bus.Bucket{}, bus.Bucket{}
 	h.until, h.told = now.Add(barredFor), time.Time{}
 	g.tell(h, now, what, most, "barred", barredFor)
 }

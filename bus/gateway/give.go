@@ -118,10 +118,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	var rang atomic.Bool
 	timer := time.AfterFunc(s.c.VerdictWithin, func() {
 		rang.Store(true)
-		select {
-		case news <- struct{}{}:
-		default:
-		}
+		bus.Nudge(news)
 	})
 	defer timer.Stop()
 	for !a.settled() && !rang.Swap(false) {

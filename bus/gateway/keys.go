@@ -22,7 +22,7 @@ type keyring struct {
 
 	mu    sync.Mutex
 	keys  map[string]*key
-	wrong *bounded.Cache[string, string, bucket] // wrong keys, by address
+	wrong *bounded.Cache[string, string, bus.Bucket] // wrong keys, by address
 
 	looks chan struct{} // full while as many keys are looked up as may be at once
 }
@@ -30,39 +30,16 @@ type keyring struct {
 // key is an API key with its limits, which outlive changes of what the registry says.
 type key struct {
 	bus.APIKey
-	rate   bucket
-	counts bucket // bytes whose tokens are counted for nothing
+	rate   bus.Bucket
+	counts bus.Bucket // bytes whose tokens are counted for nothing
 	open   int
 	coming atomic.Int64 // bytes that its requests take until they are answers
 }
 
-// bucket lets so much through in a second.
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-// longest bounds how long anybody is told to wait.
-const longest = 24 * time.Hour
-
-// take reports whether one more may pass, and else how long to wait.
-func (b *bucket) take(now time.Time, rate float64) (wait time.Duration, ok bool) {
-	return b.takes(now, 1, rate, max(1, rate))
-}
-
-// takes does so of n, where burst, which is n at least, may pass at once.
-func (b *bucket) takes(now time.Time, n, rate, burst float64) (wait time.Duration, ok bool) {
-	if b.at.IsZero() {
-		b.left = burst
-	} else {
-		b.left = min(burst, b.left+now.Sub(b.at).Seconds()*rate)
-	}
-	b.at = now
-	if b.left < n {
-		return time.Duration(min((n-b.left)/rate, longest.Seconds()) * float64(time.Second)), false
-	}
-	b.left -= n
-	return 0, true
+// take reports whether one more may pass where so many may in a second, and as many at once, and else how long
+// to wait.
+func take(b *bus.Bucket, now time.Time, rate float64) (wait time.Duration, ok bool) {
+	return b.Take(now, bus.Rate{Each: rate, Burst: max(1, rate)}, 1, 0)
 }
 
 // maxAddresses bounds how many addresses are remembered for their wrong keys.
@@ -70,7 +47,7 @@ const maxAddresses = 4096
 
 func newKeyring(c Config, log *slog.Logger) *keyring {
 	return &keyring{c: c, log: log, keys: map[string]*key{},
-		wrong: bounded.New[string, string, bucket](maxAddresses, 0), looks: make(chan struct{}, maxLooks)}
+		wrong: bounded.New[string, string, bus.Bucket](maxAddresses, 0), looks: make(chan struct{}, maxLooks)}
 }
 
 // set takes in a key's entry of the registry. One that cannot be read counts as gone.
@@ -130,7 +107,7 @@ func (r *keyring) admit(now time.Time, p *shown, from func() string) (*key, erro
 	}
 	address := from()
 	b, _ := r.wrong.Add(address, address)
-	if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
+	if wait, ok := take(b, now, float64(r.c.WrongKeys)); !ok {
 		return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address: wait, "+
 			"and check the key")
 	}
@@ -193,7 +170,7 @@ func (r *keyring) begin(now time.Time, k *key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k.Rate > 0 {
-		if wait, ok := k.rate.take(now, k.Rate); !ok {
+		if wait, ok := take(&k.rate, now, k.Rate); !ok {
 			return again(openai.CodeRateLimited, wait, "the key may ask %v times a second: wait", k.Rate)
 		}
 	}
@@ -217,7 +194,7 @@ const countRate = 4 << 20
 func (r *keyring) counted(now time.Time, k *key, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if wait, ok := k.counts.takes(now, float64(n), countRate, bus.MaxLarge); !ok {
+	if wait, ok := k.counts.Take(now, bus.Rate{Each: countRate, Burst: bus.MaxLarge}, float64(n), 0); !ok {
 		return again(openai.CodeRateLimited, wait, "tokens are counted of %d bytes a second for a key: wait",
 			countRate)
 	}

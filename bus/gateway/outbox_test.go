@@ -70,11 +70,11 @@ func TestAnOutboxIsEmptied(t *testing.T) {
 }
 
 func TestABucket(t *testing.T) {
-	var b bucket
+	var b bus.Bucket
 	at := time.Unix(1, 0)
 	got := ""
 	for _, ms := range []int{0, 0, 0, 250, 500, 10_000, 10_000, 10_000} {
-		wait, ok := b.take(at.Add(time.Duration(ms)*time.Millisecond), 2)
+		wait, ok := take(&b, at.Add(time.Duration(ms)*time.Millisecond), 2)
 		got += fmt.Sprint(ok, " ", wait.Milliseconds(), "; ")
 	}
 	want := "true 0; true 0; false 500; false 250; true 0; true 0; true 0; false 500; "
@@ -129,10 +129,10 @@ func TestWhatIsKeptNoMore(t *testing.T) {
 
 // A key that may ask once in ages is to come back in a time that can be told, and not at once.
 func TestABucketThatFillsInAges(t *testing.T) {
-	var b bucket
+	var b bus.Bucket
 	now := time.Unix(1_800_000_000, 0)
-	b.take(now, 1e-12)
-	if wait, ok := b.take(now, 1e-12); ok || wait < time.Hour {
+	take(&b, now, 1e-12)
+	if wait, ok := take(&b, now, 1e-12); ok || wait < time.Hour {
 		t.Errorf("wait %v, %v", wait, ok)
 	}
 }

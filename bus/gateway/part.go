@@ -152,12 +152,7 @@ func (p *part) news() {
 	}
 }
 
-func (p *part) tell() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
+func (p *part) tell() { bus.Nudge(p.wake) }
 
 // verdict reports whether an agent has the task. The lock is held.
 func (p *part) verdict() bool {

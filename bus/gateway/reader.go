@@ -29,12 +29,7 @@ func (a *answer) poke() {
 }
 
 // tell wakes who reads, if anybody does. The lock is held.
-func (a *answer) tell() {
-	select {
-	case a.news <- struct{}{}:
-	default:
-	}
-}
+func (a *answer) tell() { bus.Nudge(a.news) }
 
 // attach makes the caller the one who reads the answer, from an event on; -1 is from its beginning. Whoever
 // read it before reads no more. A stream says on news whatever its reader may want to know.

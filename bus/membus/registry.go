@@ -63,7 +63,7 @@ func (r *Registry) Heal() {
 	}
 	for _, w := range s.watchers {
 		if w.registry == r {
-			w.wakeUp()
+			bus.Nudge(w.wake)
 		}
 	}
 }
@@ -279,14 +279,7 @@ func (w *watcher) add(ev bus.Event) {
 	} else {
 		w.pending = append(w.pending, ev)
 	}
-	w.wakeUp()
-}
-
-func (w *watcher) wakeUp() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	bus.Nudge(w.wake)
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -343,6 +336,6 @@ func (w *watcher) take() []bus.Event {
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
 		out = append(out, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
 	}
-	w.wakeUp() // changes may have come before this was read
+	bus.Nudge(w.wake) // changes may have come before this was read
 	return append(append(out, there...), bus.Event{Synced: true})
 }

@@ -130,11 +130,7 @@ func (s *Stream) due(now time.Time) (due time.Time) {
 	if s.over() {
 		return due
 	}
-	sooner := func(t time.Time) {
-		if due.IsZero() || t.Before(due) {
-			due = t
-		}
-	}
+	sooner := func(t time.Time) { due = bus.Sooner(due, t) }
 	if s.c.MaxAnswer > 0 && s.verdict == accepted {
 		sooner(s.begun.Add(s.c.MaxAnswer))
 	}
@@ -145,9 +141,7 @@ func (s *Stream) due(now time.Time) (due time.Time) {
 	case s.verdict == none:
 		return s.dueAgain()
 	case s.failover.state == asking:
-		if on := s.dueElsewhere(); !on.IsZero() {
-			sooner(on)
-		}
+		sooner(s.dueElsewhere())
 	case s.failover.state == retrying && away:
 		sooner(now.Add(lookEvery))
 	case s.failover.state == retrying:

@@ -113,8 +113,5 @@ func (w *whole) do() {
 		w.submit = out.Submit
 	}
 	w.due = out.Wake
-	select {
-	case w.news <- struct{}{}:
-	default:
-	}
+	bus.Nudge(w.news)
 }

@@ -58,11 +58,6 @@ type job struct {
 	after  time.Time // nothing is done before
 }
 
-func newBudgets() budgets {
-	return budgets{jobs: map[string]*job{}, short: map[string]map[string]bool{},
-		spent: map[[2]string]market.Credits{}, settled: map[string]bool{}}
-}
-
 // nobody stands for the receiver of the answer where the treasury itself has asked.
 var nobody = new(struct{ _ byte })
 
@@ -181,11 +176,7 @@ func (t *Treasury) believes() bool {
 }
 
 // soon has all budgets looked at again by then.
-func (t *Treasury) soon(at time.Time) {
-	if w := &t.budgets.at; !at.IsZero() && (w.IsZero() || at.Before(*w)) {
-		*w = at
-	}
-}
+func (t *Treasury) soon(at time.Time) { t.budgets.at = bus.Sooner(t.budgets.at, at) }
 
 // begin carries out, or begins, what is due for one budget.
 func (t *Treasury) begin(client string) {
@@ -370,9 +361,7 @@ func (t *Treasury) jobsWake(soon func(time.Time)) {
 	if !t.room || t.own.closed != "" {
 		return // the next request says when there is some
 	}
-	if at := t.budgets.at; !at.IsZero() {
-		soon(at)
-	}
+	soon(t.budgets.at)
 	for _, e := range t.budgets.jobs {
 		at := e.poll.said.Add(recallAgain)
 		if e.after.After(at) {

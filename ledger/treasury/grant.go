@@ -74,7 +74,8 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	if err := t.apply(r); err != nil {
 		return false, err
 	}
-	t.remember(grantOf(&r), req.ID)
+	g := r.Transfer
+	t.remember(bus.Grant{Number: g.Number, Client: g.Client, Hub: g.Hub, Amount: g.Amount}, req.ID)
 	if c := t.waitlists[req.Client]; c != nil && c.poll != nil {
 		c.poll.granted(c.first(), req.Hub, t.book.LastGrant(req.Hub))
 	}
@@ -87,11 +88,6 @@ func need(req *bus.FundsRequest) market.Credits {
 		return req.Amount
 	}
 	return max(req.Least, 1)
-}
-
-func grantOf(r *ledger.Record) bus.Grant {
-	t := r.Transfer
-	return bus.Grant{Number: t.Number, Client: t.Client, Hub: t.Hub, Amount: t.Amount}
 }
 
 // remember keeps a grant for hubs that missed the answer, and forgets the hub's oldest beyond Config.Grants.

@@ -205,11 +205,7 @@ func (t *Treasury) lookOn() {
 
 // wake returns when there is work next.
 func (t *Treasury) wake() (at time.Time) {
-	soon := func(other time.Time) {
-		if at.IsZero() || other.Before(at) {
-			at = other
-		}
-	}
+	soon := func(other time.Time) { at = bus.Sooner(at, other) }
 	for _, c := range t.waitlists {
 		switch {
 		case c.poll != nil:

@@ -71,7 +71,9 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
 		own:       journal{settled: true},
 		waitlists: map[string]*waitlist{}, polls: map[string]*poll{},
-		budgets: newBudgets(), usesAt: bounded.New[string, string, time.Time](maxUses, 0),
+		budgets: budgets{jobs: map[string]*job{}, short: map[string]map[string]bool{},
+			spent: map[[2]string]market.Credits{}, settled: map[string]bool{}},
+		usesAt: bounded.New[string, string, time.Time](maxUses, 0),
 	}
 }
 

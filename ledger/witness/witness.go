@@ -8,6 +8,7 @@
 package witness
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -82,6 +83,7 @@ const maxNote = 16 << 10
 
 // New returns a party whose tree is not read yet.
 func New(c Config) (*Party, error) {
+	errOther := errors.New("another journal's")
 	p := &Party{tree: c.Tree, one: c.One, held: map[string]int64{}, none: map[string]bool{},
 		seen: map[string]*seen{}, why: map[string]string{}}
 	var err error
@@ -106,22 +108,15 @@ func New(c Config) (*Party, error) {
 			return nil, fmt.Errorf("what it cosigned before of %s: nothing", origin)
 		}
 		if s.at, err = checkpoint.Peek([]byte(s.Note)); err != nil || s.at.Origin != origin {
-			return nil, fmt.Errorf("what it cosigned before of %s: %w", origin, cmpErr(err, "another journal's"))
+			return nil, fmt.Errorf("what it cosigned before of %s: %w", origin, cmp.Or(err, errOther))
 		}
 	}
 	if len(c.Last) > 0 {
 		if p.last, err = checkpoint.Peek(c.Last); err != nil || p.last.Origin != p.origin {
-			return nil, fmt.Errorf("the last checkpoint kept: %w", cmpErr(err, "another journal's"))
+			return nil, fmt.Errorf("the last checkpoint kept: %w", cmp.Or(err, errOther))
 		}
 	}
 	return p, nil
-}
-
-func cmpErr(err error, said string) error {
-	if err != nil {
-		return err
-	}
-	return errors.New(said)
 }
 
 // SetPolicy changes whose checkpoints are cosigned, and whose cosignatures count. The one before stays where

@@ -126,10 +126,7 @@ func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 	}
 	if s.t.Waits() {
 		s.t.Named(names)
-		select {
-		case s.nudge <- struct{}{}:
-		default: // it is awake
-		}
+		bus.Nudge(s.nudge)
 	}
 	return leads, nil
 }

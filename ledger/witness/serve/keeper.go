@@ -88,7 +88,9 @@ type stand struct {
 
 // New returns a keeper that has read nothing of the journal yet.
 func New(cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, client: newClient(), news: make(chan struct{}, 1),
+	client := &http.Client{Timeout: askWithin, // it goes where it is sent and no farther
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	k := &Keeper{cfg: cfg, client: client, news: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), said: map[string]string{}, asked: map[string]*asking{}}
 	policy, err := regular.Read(cfg.Policy, checkpoint.MaxPolicy)
 	if err != nil {
@@ -125,7 +127,7 @@ func (k *Keeper) Begin() {
 		k.mu.Unlock()
 		k.run(ctx)
 	})
-	k.done.Go(func() { k.recheck(ctx.Done()) })
+	k.done.Go(func() { k.recheck(ctx) })
 	k.done.Go(func() { k.submit(ctx) })
 }
 
@@ -149,12 +151,8 @@ func (k *Keeper) Close() error {
 
 // Wrote has what was appended signed soon.
 func (k *Keeper) Wrote() {
-	if k == nil {
-		return
-	}
-	select {
-	case k.news <- struct{}{}:
-	default:
+	if k != nil {
+		bus.Nudge(k.news)
 	}
 }
 
@@ -200,10 +198,7 @@ func (k *Keeper) sign(stop <-chan struct{}) {
 	if k.unkept != nil && err == nil {
 		if err = k.cfg.Tree.Keep(k.signed[len(k.signed)-1].Frame, k.unkept); err == nil {
 			k.unkept = nil
-			select {
-			case k.told <- struct{}{}:
-			default:
-			}
+			bus.Nudge(k.told)
 		}
 	}
 	if k.lacks = ""; err != nil {
@@ -216,24 +211,15 @@ func (k *Keeper) sign(stop <-chan struct{}) {
 }
 
 // recheck has a journal not be led any more that was changed before the checkpoint from which it is read.
-func (k *Keeper) recheck(stop <-chan struct{}) {
-	err := k.cfg.Tree.Recheck(stop)
+func (k *Keeper) recheck(ctx context.Context) {
+	err := k.cfg.Tree.Recheck(ctx.Done())
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil && errors.Is(err, k.cfg.Other) {
 		k.party.IsOther(err.Error())
 		k.stands()
-	} else if err != nil && !stopped(stop) {
+	} else if err != nil && ctx.Err() == nil {
 		k.log.Error("the journal is not compared with its checkpoints", "err", err)
-	}
-}
-
-func stopped(stop <-chan struct{}) bool {
-	select {
-	case <-stop:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -30,12 +30,6 @@ type asking struct {
 	wait time.Duration
 }
 
-// newClient returns one that goes where it is sent and no farther.
-func newClient() *http.Client {
-	return &http.Client{Timeout: askWithin,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-}
-
 // submit has public witnesses cosign the last checkpoint, until ctx ends.
 func (k *Keeper) submit(ctx context.Context) {
 	look := time.NewTicker(askEvery)
