@@ -102,6 +102,7 @@ func filled[T any](c, d T) T {
 
 // Validate judges a configuration whose zero fields will be filled in; it names every field that is wrong.
 func (c Config) Validate() error {
+	c = c.WithDefaults()
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(c.Node) > bus.MaxName {
@@ -120,21 +121,11 @@ func (c Config) Validate() error {
 		{"settle_timeout", c.SettleTimeout, time.Millisecond, time.Hour},
 		{"keep_completions", c.KeepCompletions, time.Minute, 30 * 24 * time.Hour},
 	} {
-		if d.v != 0 && (d.v < d.min || d.v > d.max) {
-			wrong("%s: %v is not within %v and %v", d.name, d.v, d.min, d.max)
-		}
+		errs = append(errs, bus.CheckBounds(d.name, d.v, d.min, d.max))
 	}
-	for _, n := range []struct {
-		name   string
-		v, max int
-	}{
-		{"keep_stream", c.KeepStream, 1 << 30}, {"keep_total", c.KeepTotal, 1 << 34},
-		{"max_completions", c.MaxCompletions, 1 << 20},
-	} {
-		if n.v < 0 || n.v > n.max {
-			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.max)
-		}
-	}
+	errs = append(errs, bus.CheckBounds("keep_stream", c.KeepStream, 1, 1<<30),
+		bus.CheckBounds("keep_total", c.KeepTotal, 1, 1<<34),
+		bus.CheckBounds("max_completions", c.MaxCompletions, 1, 1<<20))
 	for _, err := range c.Policies.Faults(c.knownPolicies(new(EngineConfig))) {
 		wrong("policies.%w", err)
 	}
@@ -197,10 +188,10 @@ func (a AgentConfig) faults() (errs []error) {
 		}
 	}
 	found(bus.CheckID("id", a.ID))
-	if err := CheckURL(a.Engine.WithDefaults().URL); err != nil {
+	e := a.Engine.WithDefaults()
+	if err := CheckURL(e.URL); err != nil {
 		wrong("engine.url: %w", err)
 	}
-	e := a.Engine
 	if k := e.Kind; !slices.Contains([]string{"", KindVLLM, KindSGLang, KindLlamaCpp, KindOpenAI}, k) {
 		wrong("engine.kind: %.80q is not %s, %s, %s or %s: leave it out, and the engine is asked", k, KindVLLM,
 			KindSGLang, KindLlamaCpp, KindOpenAI)
@@ -210,19 +201,13 @@ func (a AgentConfig) faults() (errs []error) {
 		v    time.Duration
 	}{{"first_event", e.FirstEvent}, {"progress", e.Progress}, {"suspect", e.Suspect}, {"probe", e.Probe},
 		{"relay_every", e.RelayEvery}} {
-		if d.v < 0 || d.v > time.Hour {
-			wrong("engine.%s: %v is not within 0 and 1h", d.name, d.v)
-		}
+		found(bus.CheckBounds("engine."+d.name, d.v, 0, time.Hour))
 	}
 	if e.RelayEvery > time.Second {
 		wrong("engine.relay_every: %v is more than 1s: readers would see the answer stutter", e.RelayEvery)
 	}
-	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
-		wrong("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
-	}
-	if e.Adapters < 0 || e.Adapters > 1024 {
-		wrong("engine.adapters: %d is not within 0 and 1024", e.Adapters)
-	}
+	found(bus.CheckBounds("engine.max_event_bytes", e.MaxEventBytes, 1<<10, 1<<26))
+	found(bus.CheckBounds("engine.adapters", e.Adapters, 0, 1024))
 	if e.Adapter != (Adapter{}) && (e.Adapter.Path == "" || e.Adapter.Name != a.Model || a.Model == "") {
 		wrong("engine.adapter: name %.80q, path %.80q: the name is to be the agent's model, %q, and the path "+
 			"where the engine finds it", e.Adapter.Name, e.Adapter.Path, a.Model)
@@ -233,13 +218,9 @@ func (a AgentConfig) faults() (errs []error) {
 	if err := e.KVEvents.Validate(); err != nil {
 		wrong("engine.kv_events.%w", err)
 	}
-	if a.Slots < 1 || a.Slots > bus.MaxSlots {
-		wrong("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)
-	}
+	found(bus.CheckBounds("slots", a.Slots, 1, bus.MaxSlots))
 	found(a.Price.Validate())
-	if a.Ask < 0 || a.Ask > market.MaxWorth {
-		wrong("ask: %s is not within 0 and %s credits", a.Ask, market.MaxWorth)
-	}
+	found(bus.CheckBounds("ask", a.Ask, 0, market.MaxWorth))
 	if len(errs) > 0 {
 		return errs
 	}

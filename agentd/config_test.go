@@ -46,7 +46,7 @@ func TestDecodeConfig(t *testing.T) {
 	for _, bad := range []struct{ from, to, want string }{
 		{"drain_timeout: 30s", "drain_time: 30s", `node.yaml: [2:1] unknown field "drain_time"`},
 		{"    slots: 8", "    slots: 8\n    slots: 9", `"slots" already defined`},
-		{"slots: 8", "slots: 0", "agents[0].slots: 0 is not within 1 and"},
+		{"slots: 8", "slots: 0", "agents[0].slots: 0 is not from 1 to"},
 		{"drain_timeout: 30s", "policies: {guard: sieve}",
 			`policies.guard: there is no policy "sieve" here, only "patterns", "", which is none`},
 		{"drain_timeout: 30s", "policies: {adapter: any}",
@@ -76,7 +76,7 @@ func TestDecodeConfig(t *testing.T) {
 			`agents[0].engine.kv_events.endpoint: "tcp://node-7:5557": "node-7" is not this machine alone`},
 		{"progress: 10s", "kv_events: {replay: 'ipc:///run/kv'}", "agents[0].engine.kv_events.replay"},
 		{"progress: 10s", "relay_every: 2s", "agents[0].engine.relay_every: 2s is more than 1s"},
-		{"drain_timeout: 30s", "lease_ttl: 1s", "lease_ttl: 1s is not within 2s and"},
+		{"drain_timeout: 30s", "lease_ttl: 1s", "lease_ttl: 1s is not from 2s to"},
 		{"drain_timeout: 30s", "keep_total: -1", "keep_total"},
 		{"agents:\n", "agents:\n" + node[strings.Index(node, "  - id"):],
 			`agents[1].id: agents[0] is called "tiny-1" as well`},

@@ -110,14 +110,8 @@ func (c Config) Validate() error {
 		id("labels", from)
 		id("labels."+from, c.Labels[from])
 	}
-	for _, share := range []struct {
-		name string
-		v    float64
-	}{{"min_confidence", c.MinConfidence}, {"delta", c.Delta}} {
-		if !(share.v >= 0 && share.v <= 1) {
-			wrong("%s: %v is not within 0 and 1", share.name, share.v)
-		}
-	}
+	errs = append(errs, bus.CheckBounds("min_confidence", c.MinConfidence, 0, 1),
+		bus.CheckBounds("delta", c.Delta, 0, 1))
 	if c.Worth <= 0 || c.Worth > market.MaxPrice {
 		wrong("worth: %s is not above 0 and at most %s credits per million tokens", c.Worth, market.MaxPrice)
 	}
@@ -135,9 +129,7 @@ func (c Config) Validate() error {
 		{"max_sessions", c.MaxSessions, 1 << 24},
 		{"answer_tokens", c.AnswerTokens, bus.MaxTokens},
 	} {
-		if n.v < 1 || n.v > n.to {
-			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.to)
-		}
+		errs = append(errs, bus.CheckBounds(n.name, n.v, 1, n.to))
 	}
 	for _, d := range []struct {
 		name string
@@ -146,9 +138,7 @@ func (c Config) Validate() error {
 		{"max_wait", c.MaxWait}, {"silence", c.Silence}, {"max_answer", c.MaxAnswer},
 		{"status_ttl", c.StatusTTL}, {"drain", c.Drain}, {"patience", c.Patience},
 	} {
-		if d.v <= 0 || d.v > 24*time.Hour {
-			wrong("%s: %v is not within 0 (excluded) and 24h", d.name, d.v)
-		}
+		errs = append(errs, bus.CheckBounds(d.name, d.v, time.Nanosecond, 24*time.Hour))
 	}
 	if err := c.Requests.Validate(); err != nil {
 		errs = append(errs, err)

@@ -113,9 +113,7 @@ func (c Config) Validate() error {
 	}{{"header_within", c.HeaderWithin}, {"body_within", c.BodyWithin}, {"verdict_within", c.VerdictWithin},
 		{"comment_every", c.CommentEvery}, {"write_within", c.WriteWithin}, {"resume_within", c.ResumeWithin},
 		{"keep_for", c.KeepFor}, {"keep_items", c.KeepItems}, {"drain", c.Drain}} {
-		if f.d <= 0 || f.d > time.Hour {
-			errs = append(errs, fmt.Errorf("%s: %v is not above 0 and at most 1h", f.name, f.d))
-		}
+		errs = append(errs, bus.CheckBounds(f.name, f.d, time.Nanosecond, time.Hour))
 	}
 	for _, f := range []struct {
 		name           string
@@ -127,9 +125,7 @@ func (c Config) Validate() error {
 		{"max_open_per_key", c.MaxOpenKey, 1, 1 << 20}, {"wrong_keys", c.WrongKeys, 1, 1 << 20},
 		{"max_kept", c.MaxKept, 0, 16 << 30}, {"max_items", c.MaxItems, 0, 16 << 30},
 		{"max_items_per_key", c.MaxItemsKey, 0, 16 << 30}, {"max_memory", c.MaxMemory, 8 << 20, 1 << 40}} {
-		if f.n < f.least || f.n > f.most {
-			errs = append(errs, fmt.Errorf("%s: %d is not within %d and %d", f.name, f.n, f.least, f.most))
-		}
+		errs = append(errs, bus.CheckBounds(f.name, f.n, f.least, f.most))
 	}
 	if c.MaxMemory/2 < c.MaxConns*connCost+c.MaxKept+c.MaxItems {
 		errs = append(errs, fmt.Errorf("max_memory: %d is less than twice what max_conns (%d bytes each), "+

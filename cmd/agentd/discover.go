@@ -49,9 +49,7 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("discover."+format, args...)) }
-	if d.Every < 100*time.Millisecond || d.Every > time.Hour {
-		wrong("every: %v is not within 100ms and 1h", d.Every)
-	}
+	errs = append(errs, bus.CheckBounds("discover.every", d.Every, 100*time.Millisecond, time.Hour))
 	ours := map[int]bool{}
 	for _, a := range node.Agents {
 		if u, err := url.Parse(a.Engine.WithDefaults().URL); err == nil &&

@@ -129,7 +129,7 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"no address", "fair:", "market: {etcd: [here]}\nfair:",
 			`fair.yaml:1: market.etcd: "here": write host:port`},
 		{"impatient", "fair:", "market: {connect_within: 1ms}\nfair:",
-			"market.connect_within: 1ms is not within 1s and 24h"},
+			"market.connect_within: 1ms is not from 1s to 24h0m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(fairFile, c.from, c.to, 1)

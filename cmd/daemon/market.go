@@ -79,9 +79,7 @@ func (m Market) Validate() error {
 		reach("etcd", a, files.Cert != "", "write the files that `souk auth` makes as market.ca, market.cert "+
 			"and market.key")
 	}
-	if m.ConnectWithin < time.Second || m.ConnectWithin > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("market.connect_within: %v is not within 1s and 24h", m.ConnectWithin))
-	}
+	errs = append(errs, bus.CheckBounds("market.connect_within", m.ConnectWithin, time.Second, 24*time.Hour))
 	return errors.Join(errs...)
 }
 

@@ -71,19 +71,15 @@ func (c Config) Validate() error {
 	for _, err := range []error{bus.CheckBounds("max_pending", c.MaxPending, 1, 1<<20),
 		bus.CheckBounds("max_batch", c.MaxBatch, 1, 1<<16),
 		bus.CheckBounds("grants", c.Grants, grantsPerReply, 1<<24),
-		bus.CheckBounds("max_hubs", c.MaxHubs, 1, 1<<20)} {
+		bus.CheckBounds("max_hubs", c.MaxHubs, 1, 1<<20),
+		bus.CheckBounds("second_operator_above", c.SecondAbove, 0, market.MaxCredits),
+		bus.CheckBounds("drain", c.Drain, time.Nanosecond, time.Hour)} {
 		if err != nil {
 			wrong("%w", err)
 		}
 	}
-	if c.SecondAbove < 0 || c.SecondAbove > market.MaxCredits {
-		wrong("second_operator_above: %s is not within 0 and %s credits", c.SecondAbove, market.MaxCredits)
-	}
 	if !slices.Contains([]string{"", tip.Kept, tip.ByAgents, tip.ByClients}, c.Surplus) {
 		wrong("surplus: %.40q is none of kept, agents and clients", c.Surplus)
-	}
-	if c.Drain <= 0 || c.Drain > time.Hour {
-		wrong("drain: %v is not above 0 and at most 1h", c.Drain)
 	}
 	return errors.Join(errs...)
 }
