@@ -278,15 +278,8 @@ func (l *layout) problem() flow.Problem {
 
 // index finds where in the layout task t's edge to seat a stands, which exists.
 func (l *layout) index(t, a int32) int32 {
-	lo, hi := l.off[t], l.off[t+1]
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; l.seat[mid] < a {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	i, _ := slices.BinarySearch(l.seat[l.off[t]:l.off[t+1]], a)
+	return l.off[t] + int32(i)
 }
 
 // edgeOf finds the round's edge between task t and the agent of seat a.

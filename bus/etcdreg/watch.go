@@ -83,7 +83,7 @@ func (r *Registry) follow(ctx context.Context, key string, state *clientv3.GetRe
 				return ctx.Err() == nil // compacted, or no leader
 			}
 			for _, ev := range batch.Events {
-				if !send(toEvent(ev)) {
+				if !send(bus.Event{KV: toKV(ev.Kv), Deleted: ev.Type == clientv3.EventTypeDelete}) {
 					return false
 				}
 			}
@@ -122,13 +122,6 @@ func missing(there map[string]bool, state []*mvccpb.KeyValue) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func toEvent(ev *clientv3.Event) bus.Event {
-	if ev.Type == clientv3.EventTypeDelete {
-		return bus.Event{KV: bus.KV{Key: string(ev.Kv.Key), Rev: ev.Kv.ModRevision}, Deleted: true}
-	}
-	return bus.Event{KV: toKV(ev.Kv)}
 }
 
 // read gets the state, however long that takes; nil once ctx has ended.

@@ -90,7 +90,7 @@ func open(paths []string, name string, witness bool) (all []*Source, whole bool,
 }
 
 func openSource(dir string, witness bool) (*Source, error) {
-	s := &Source{Dir: dir, Name: base(dir)}
+	s := &Source{Dir: dir, Name: filepath.Base(dir)}
 	r, err := journal.NewReader(dir)
 	if errors.Is(err, journal.ErrDamaged) {
 		s.err = err
@@ -273,9 +273,4 @@ func (s *Source) span(ctx context.Context, from, until uint64, f func(data []byt
 		}
 	}
 	return err
-}
-
-func base(dir string) string {
-	dir = strings.TrimRight(dir, string(os.PathSeparator))
-	return dir[strings.LastIndexByte(dir, os.PathSeparator)+1:]
 }
