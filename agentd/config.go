@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -226,9 +227,7 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	// The rest as the registry will judge it, with a model where the engine's own is taken.
 	r := a.registration("", 0, Info{}, bus.StateReady)
-	if r.Model == "" {
-		r.Model = "any"
-	}
+	r.Model = cmp.Or(r.Model, "any")
 	found(r.Validate())
 	return errs
 }

@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -339,9 +340,7 @@ func (r *Run) End(a Answer, err error) Ending {
 			c.Thought = res.Thought
 		}
 	}
-	if res.Code == "" {
-		res.Code = c.Code
-	}
+	res.Code = cmp.Or(res.Code, c.Code)
 	res.Finish, res.Usage, res.Unmetered = c.Finish, billed, c.Unmetered
 	res.TTFTUS, res.ITLUS, res.Chunks = c.TTFTUS, c.ITLUS, r.seq
 	// the whole answer, of which this agent is paid for its part

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -50,9 +51,7 @@ func planOf(t reflect.Type) *plan {
 		if !f.IsExported() || name == "-" {
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		p.byName[name] = len(p.fields)
 		p.fields = append(p.fields,
 			planned{index: i, name: name, head: appendString(nil, name), omit: option == "omitempty",

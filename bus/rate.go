@@ -37,3 +37,11 @@ func (b *Bucket) Take(now time.Time, r Rate, n float64, most time.Duration) (wai
 	b.left -= n
 	return wait, true
 }
+
+// Sooner returns the earlier of two times; a zero one is none.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -342,9 +343,7 @@ func (a *Audit) Add(f Finding) {
 	if len(a.out.Findings) >= MaxFindings {
 		return
 	}
-	if f.Journal == "" {
-		f.Journal = a.journal()
-	}
+	f.Journal = cmp.Or(f.Journal, a.journal())
 	if f.Show == "" {
 		f.Show = fmt.Sprintf("ledger print --journal %s --seq %d", f.Journal, f.Seq)
 		if f.Seq == 0 { // there is no such frame
@@ -389,9 +388,7 @@ func (a *Audit) Finish() Report {
 	}
 	out := a.out
 	out.Journal = a.book.Journal()
-	if out.Journal.Journal == "" {
-		out.Journal.Journal = a.name
-	}
+	out.Journal.Journal = cmp.Or(out.Journal.Journal, a.name)
 	out.Open, out.Closed, out.Lost = len(a.book.open), a.book.head.Closed, len(a.book.Missing())
 	for _, h := range a.book.open {
 		if h.Expires < a.book.head.Time {

@@ -159,13 +159,8 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		r.Budget = &Budget{}
 		d.budget(r.Budget)
 	case KindMark:
-		r.Noted = &Noted{Journal: d.Name(), Number: d.Uvarint(), Mark: d.mark()}
-		if n := d.Count(2); n > 0 && d.Fault == "" {
-			r.Noted.Spent = make([]tip.Spent, n)
-			for i := range r.Noted.Spent {
-				r.Noted.Spent[i] = tip.Spent{Client: d.Name(), Amount: d.Credits()}
-			}
-		}
+		r.Noted = &Noted{Journal: d.Name(), Number: d.Uvarint(), Mark: d.mark(),
+			Spent: listed(d, 2, func() tip.Spent { return tip.Spent{Client: d.Name(), Amount: d.Credits()} })}
 	case KindWriteOff:
 		r.WriteOff = &WriteOff{Hub: d.Name(), Mark: d.mark(), Back: d.Credits(), Lost: d.Credits()}
 	case KindMonth:
@@ -277,15 +272,19 @@ func (d *decoder) positive() int64 {
 }
 
 // use reads how a class went.
-func (d *decoder) use() (u market.ClassUse) {
-	if n := d.Count(1); n > 0 {
-		u.Slots = make([]int, n)
-		for i := range u.Slots {
-			u.Slots[i] = d.Int()
-		}
+func (d *decoder) use() market.ClassUse {
+	return market.ClassUse{Slots: listed(d, 1, d.Int), Peak: d.Int()}
+}
+
+// listed reads a count, and then that many of at least least bytes each; nil for none.
+func listed[T any](d *decoder, least int, read func() T) (all []T) {
+	if n := d.Count(least); n > 0 && d.Fault == "" {
+		all = make([]T, n)
 	}
-	u.Peak = d.Int()
-	return u
+	for i := range all {
+		all[i] = read()
+	}
+	return all
 }
 
 // within reads what has its length before it, to its end.

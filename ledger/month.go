@@ -158,20 +158,10 @@ func appendMonth(b []byte, m *Month) []byte {
 }
 
 func (d *decoder) month() *Month {
-	m := &Month{Month: d.Name(), By: d.Name(), Note: d.Text()}
-	if n := d.Count(2); n > 0 && d.Fault == "" {
-		m.Journals = make([]Marked, n)
-		for i := range m.Journals {
-			m.Journals[i] = Marked{d.Name(), d.mark()}
-		}
-	}
-	if n := d.Count(2); n > 0 && d.Fault == "" {
-		m.Balances = make([]Balance, n)
-		for i := range m.Balances {
-			m.Balances[i] = Balance{d.Name(), d.Credits()}
-		}
-	}
-	m.Accounts = d.Uvarint()
+	m := &Month{Month: d.Name(), By: d.Name(), Note: d.Text(),
+		Journals: listed(d, 2, func() Marked { return Marked{d.Name(), d.mark()} }),
+		Balances: listed(d, 2, func() Balance { return Balance{d.Name(), d.Credits()} }),
+		Accounts: d.Uvarint()}
 	d.Fill(m.Digest[:])
 	return m
 }

@@ -361,13 +361,8 @@ func (d *decoder) order() *tip.Order {
 	o := &tip.Order{By: d.Name(), Ref: d.Text(), Note: d.Text(), Month: d.Name(), Closed: d.Name(),
 		Second: d.Name(), Key: d.Name(),
 		Signature: d.Text(), Agent: d.Name(), Receipt: d.Text(), From: d.Name(), Rule: d.Name(),
-		Above: d.Credits()}
-	if n := d.Count(2); n > 0 && d.Fault == "" {
-		o.Shares = make([]tip.Share, n)
-		for i := range o.Shares {
-			o.Shares[i] = tip.Share{Agent: d.Name(), Slots: d.Varint()}
-		}
-	}
+		Above:  d.Credits(),
+		Shares: listed(d, 2, func() tip.Share { return tip.Share{Agent: d.Name(), Slots: d.Varint()} })}
 	if d.one() {
 		o.Capture = &tip.Captured{Held: d.Uvarint(), Seq: d.Uvarint(), Time: d.Varint(), Paid: d.Credits(),
 			Model: d.Name(), APIKey: d.Name(), Tags: d.Text()}

@@ -140,14 +140,9 @@ func appendVouched(b []byte, v *Vouched) []byte {
 }
 
 func (d *decoder) vouched() *Vouched {
-	n := d.Count(3)
-	if n == 0 || d.Fault != "" {
+	doors := listed(d, 3, func() DoorTotal { return DoorTotal{d.Name(), d.Uvarint(), d.Credits()} })
+	if doors == nil {
 		return nil
 	}
-	v := &Vouched{Doors: make([]DoorTotal, n)}
-	for i := range v.Doors {
-		v.Doors[i] = DoorTotal{d.Name(), d.Uvarint(), d.Credits()}
-	}
-	v.Left = d.Credits()
-	return v
+	return &Vouched{Doors: doors, Left: d.Credits()}
 }

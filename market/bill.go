@@ -1,6 +1,9 @@
 package market
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Bill has the parts of a payment, by what each is for. Parts that are 0 are left out of its sentence.
 type Bill struct {
@@ -40,10 +43,7 @@ func (b *Bill) Add(c Bill) {
 // wanted the slot".
 func (b Bill) String() string {
 	var parts []string
-	who := b.Wanted
-	if who == "" {
-		who = "others"
-	}
+	who := cmp.Or(b.Wanted, "others")
 	for _, p := range []struct {
 		amount Credits
 		why    string

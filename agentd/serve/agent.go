@@ -80,7 +80,7 @@ func (a *agent) with(f func(*agentd.Agent)) {
 		f(a.core)
 	}
 	a.mu.Unlock()
-	bus.Nudge(a.kick)
+	follow.Nudge(a.kick)
 }
 
 func (a *agent) stats() agentd.AgentStats {

@@ -6,6 +6,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // onHub hears what a hub says of a hold that it has handed out: the subject says which hub.
@@ -19,7 +20,7 @@ func (a *agent) onHub(m bus.Msg) {
 	defer a.mu.Unlock()
 	if c.Holdings {
 		a.core.Asked(bus.LastToken(m.Subject))
-		bus.Nudge(a.kick)
+		follow.Nudge(a.kick)
 	}
 	switch s := a.streams.OfHold(bus.LastToken(m.Subject), c.Hold); {
 	case s == nil:
@@ -58,12 +59,12 @@ func (a *agent) onReader(m bus.Msg) {
 		stranger = c.Resume != nil && a.leased() && a.streams.Stranger(now)
 	case c.Resume != nil:
 		a.streams.Resend(s, *c.Resume)
-		bus.Nudge(a.resend)
+		follow.Nudge(a.resend)
 	case c.Cancel:
 		a.cancelStream(s)
 	case c.Ack != nil:
 		if waits := a.acked[s]; waits != nil {
-			bus.Nudge(waits)
+			follow.Nudge(waits)
 		}
 		if a.streams.Acked(s, *c.Ack) && !s.Spooled {
 			late = a.core.Pending(s.Hold) // its reader has the answer now

@@ -91,7 +91,7 @@ func (a *agent) reply(to string, r bus.DispatchReply) {
 	if r.Code != "" {
 		a.log.Debug("refused", "hold", r.Hold, "code", r.Code, "why", r.Message)
 	}
-	bus.Nudge(a.kick)
+	follow.Nudge(a.kick)
 }
 
 // start has the engine serve an accepted dispatch.
@@ -214,7 +214,7 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	}
 	a.mu.Unlock()
 	if begins {
-		bus.Nudge(a.kick)
+		follow.Nudge(a.kick)
 	}
 	if data != nil {
 		if broken := a.publish(s, data); broken != nil {
@@ -279,21 +279,21 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	if e.Missing {
 		a.log.Warn("the engine has no endpoint for such tasks, and is not sold for them", "kind", d.Task.Kind,
 			"hold", s.Hold, "err", e.Fault)
-		bus.Nudge(a.changed)
+		follow.Nudge(a.changed)
 	}
 	if e.Engine && c.Code != bus.CodeUnknownModel { // of that the look at it tells, once
 		a.log.Warn("the engine failed a task", "hold", s.Hold, "task", d.Task.ID, "request",
 			cmp.Or(d.Task.Request, d.Task.ID), "err", e.Fault)
 	}
 	if e.Engine {
-		bus.Nudge(a.check)
+		follow.Nudge(a.check)
 	}
 	if silent {
 		a.log.Warn("the engine does not say how much of a prompt it had cached, and all of it is billed as " +
 			"computed: vLLM wants --enable-prompt-tokens-details, SGLang --enable-cache-report")
 	}
 	endSpan(span, d, &e)
-	bus.Nudge(a.kick)
+	follow.Nudge(a.kick)
 	a.reports.Add(1)
 	a.crew.Go(func() {
 		defer a.reports.Done()

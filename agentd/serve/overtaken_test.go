@@ -16,6 +16,7 @@ import (
 	"souk/agentd"
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/follow"
 )
 
 // A node is cut off from etcd alone for longer than its lease, and a copy of its directory has its agent by
@@ -49,7 +50,7 @@ func isSilent(t *testing.T, news bool) {
 		}
 		o.agent.Cut()
 		if news {
-			bus.Nudge(o.server.agents[0].changed)
+			follow.Nudge(o.server.agents[0].changed)
 		}
 		twin, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}},
 			Deps{Bus: o.world.Bus("twin"), Registry: o.world.Registry(),

@@ -39,7 +39,7 @@ func (a *agent) register(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
-				a.closeLease(lease)
+				follow.Release(a.log, "lease", lease)
 			}
 			return nil
 		case errors.Is(err, bus.ErrExists):
@@ -157,14 +157,14 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 	for {
 		select {
 		case <-ctx.Done():
-			a.closeLease(lease)
+			follow.Release(a.log, "lease", lease)
 			return true
 		case <-lease.Lost():
 			a.asked(registration, leaseLost, bus.ErrLost)
 			return false
 		case <-a.changed:
 			if a.isGone() {
-				a.closeLease(lease)
+				follow.Release(a.log, "lease", lease)
 				return false
 			}
 			entry, err := a.entry()
@@ -178,7 +178,7 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 			if ctx.Err() == nil {
 				a.asked(registration, "registration not updated", err)
 				if err != nil && follow.Pause(ctx, follow.Jitter(time.Second)) {
-					bus.Nudge(a.changed)
+					follow.Nudge(a.changed)
 				}
 			}
 		}
@@ -198,13 +198,5 @@ func (a *agent) leased() bool {
 		return false
 	default:
 		return true
-	}
-}
-
-func (a *agent) closeLease(lease bus.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if err := lease.Close(ctx); err != nil {
-		a.log.Warn("lease not closed; it ends by itself", "err", err)
 	}
 }

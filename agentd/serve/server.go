@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	if cfg.Node == "" {
 		cfg.Node, _ = os.Hostname()
 	}
-	if deps.Log == nil {
-		deps.Log = slog.Default()
-	}
+	deps.Log = cmp.Or(deps.Log, slog.Default())
 	if deps.Exit == nil {
 		deps.Exit = os.Exit
 	}

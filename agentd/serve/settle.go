@@ -67,7 +67,7 @@ func (a *agent) report(r agentd.Report) {
 		a.spool.Done(r.Completion.Hold)
 	}
 	if over {
-		bus.Nudge(a.changed) // the hub may now end the other holds of that life
+		follow.Nudge(a.changed) // the hub may now end the other holds of that life
 	}
 	if abandoned {
 		a.log.Error("completion given up: no hub acknowledged it", "hold", r.Completion.Hold,
@@ -122,7 +122,7 @@ func (a *agent) hubDecided(c bus.Completion, moved bool) {
 func (a *agent) drain() {
 	a.with(func(core *agentd.Agent) { core.Drain() })
 	a.stopLoad()
-	bus.Nudge(a.changed)
+	follow.Nudge(a.changed)
 	if !a.wait(a.Server.cfg.DrainTimeout, (*agentd.Agent).Idle) {
 		a.mu.Lock()
 		for _, cancel := range a.cancels {

@@ -98,7 +98,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		stale := a.listed != a.core.State()
 		a.mu.Unlock()
 		if stale || lost {
-			bus.Nudge(a.changed)
+			follow.Nudge(a.changed)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (a *agent) setGone(gone bool) {
 	a.gone = gone
 	a.mu.Unlock()
 	if gone != was {
-		bus.Nudge(a.changed)
+		follow.Nudge(a.changed)
 	}
 }
 

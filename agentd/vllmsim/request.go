@@ -1,6 +1,7 @@
 package vllmsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -99,9 +100,7 @@ func scan(body []byte) *reader {
 }
 
 func (r *reader) reject(p *problem) {
-	if r.problem == nil {
-		r.problem = p
-	}
+	r.problem = cmp.Or(r.problem, p)
 }
 
 // parse reads the body of a chat or a completion. It says what vLLM says about a body of the wrong shape.

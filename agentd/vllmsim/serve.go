@@ -1,6 +1,7 @@
 package vllmsim
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"time"
@@ -185,9 +186,7 @@ func (s *Server) leave(choices []*sequence) {
 }
 
 func (s *Server) reply(c *call, id string) *reply {
-	if id == "" {
-		id = c.requestID
-	}
+	id = cmp.Or(id, c.requestID)
 	if id == "" {
 		id = randomHex(8)
 	}

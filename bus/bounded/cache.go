@@ -3,6 +3,7 @@
 package bounded
 
 import (
+	"cmp"
 	"container/heap"
 	"iter"
 )
@@ -54,9 +55,7 @@ func (o *owner[O]) Placed(at int) { o.place = at }
 // New remembers up to a weight of all together, and of each owner's up to another; 0: of each up to that of
 // all. Below 1 nothing is remembered.
 func New[O, K comparable, V any](most, each int) *Cache[O, K, V] {
-	if each == 0 {
-		each = most
-	}
+	each = cmp.Or(each, most)
 	return &Cache[O, K, V]{most: most, each: min(most, each), spare: None, by: map[K]int32{},
 		owners: map[O]*owner[O]{}}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/reader"
 )
 
@@ -201,7 +202,7 @@ func (s *Stream) tell() {
 		s.told()
 		return
 	}
-	bus.Nudge(s.news)
+	follow.Nudge(s.news)
 }
 
 // do carries out the machine's effects. The lock is held.

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/natsauth"
 )
 
@@ -259,17 +260,10 @@ func (g *guard) pace(ctx context.Context, m *member, c cost) error {
 		wait = max(wait, w)
 	}
 	m.mu.Unlock()
-	if wait <= 0 {
-		return nil
-	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if wait > 0 && !follow.Pause(ctx, wait) {
 		return status.FromContextError(ctx.Err()).Err()
 	}
+	return nil
 }
 
 // mayLease reports whether a member may have one lease more.

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // tendEvery is how often the database's size is checked: at the rates that members have it grows by a few MB
@@ -36,20 +37,13 @@ type tender struct {
 
 func (t *tender) run(ctx context.Context) {
 	t.least = t.limits.GrowBytes // of what was there before its start nobody knows what is of use
-	every := time.NewTicker(tendEvery)
-	defer every.Stop()
-	for {
+	for again := true; again; again = follow.Pause(ctx, tendEvery) {
 		if t.guard != nil {
 			t.guard.look(time.Now())
 		}
 		if err := t.tend(ctx); err != nil && ctx.Err() == nil && t.log != nil &&
 			t.outage.Failed(time.Now(), "etcd's database") {
 			t.log.Error("etcd's database cannot be kept small; trying on", "err", err)
-		}
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -94,9 +95,7 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		if err != nil {
 			return nil, fmt.Errorf("embedded NATS: %w", err)
 		}
-		if port == 0 {
-			port = server.RANDOM_PORT
-		}
+		port = cmp.Or(port, server.RANDOM_PORT)
 		options.DontListen, options.Host, options.Port = false, host, port
 	}
 	if config.TLS != nil {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 	"time"
@@ -34,10 +35,7 @@ func (g *natsGuard) Check(c server.ClientAuthentication) bool {
 	if err != nil {
 		return false // the server says that it refuses somebody
 	}
-	of := claims.IssuerAccount
-	if of == "" {
-		of = claims.Issuer
-	}
+	of := cmp.Or(claims.IssuerAccount, claims.Issuer)
 	account, err := g.server.LookupAccount(of)
 	if err != nil {
 		return false

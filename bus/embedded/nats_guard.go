@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/natsauth"
 )
 
@@ -100,20 +101,12 @@ type host struct {
 
 // run looks until ctx ends.
 func (g *natsGuard) run(ctx context.Context) {
-	t := time.NewTimer(lookEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for every := lookEvery; follow.Pause(ctx, every); {
 		g.look(time.Now())
-		every := lookEvery
-		if g.busy {
+		if every = lookEvery; g.busy {
 			every = lookBusy
 		}
-		t.Reset(every + time.Duration(g.server.NumClients())*lookEach)
+		every += time.Duration(g.server.NumClients()) * lookEach
 	}
 }
 

@@ -210,3 +210,11 @@ func Pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// Nudge wakes who waits on a channel with room for one word, if nobody has yet.
+func Nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

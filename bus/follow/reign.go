@@ -16,8 +16,8 @@ type Reign struct {
 }
 
 // askAgain is the pause before a registry is asked again that did not answer, and bounds each question;
-// resignIn bounds how long a leader takes to resign.
-const askAgain, resignIn = time.Second, time.Second
+// releaseIn bounds how long it takes to give a lease back.
+const askAgain, releaseIn = time.Second, 2 * time.Second
 
 // Pause waits while the process leads. It returns early when ctx ends, and with bus.ErrLost or ErrGivesWay
 // when another leads or is to.
@@ -58,10 +58,13 @@ func (c *Candidate) Ask(ctx context.Context, r Reign, what func(context.Context)
 }
 
 // Resign gives it back, so that one that stands by need not wait for the lease to run out.
-func (r Reign) Resign(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), resignIn)
+func (r Reign) Resign(log *slog.Logger) { Release(log, "leadership", r.Leadership) }
+
+// Release gives a lease back, or a leadership, as what it is named in the log.
+func Release(log *slog.Logger, what string, lease interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseIn)
 	defer cancel()
-	if err := r.Close(ctx); err != nil {
-		log.Debug("leadership not given back; it ends by itself", "err", err)
+	if err := lease.Close(ctx); err != nil {
+		log.Debug(what+" not given back; it ends by itself", "err", err)
 	}
 }

@@ -77,7 +77,6 @@ func (h *holder) named() (name string) {
 const (
 	takeAgain = 500 * time.Millisecond
 	askWho    = time.Second
-	leaveIn   = time.Second
 	// takeSlack bounds how much longer than its TTL a dead process's lease may be there.
 	takeSlack = 3 * time.Second
 )
@@ -194,7 +193,9 @@ func (s *Seat) Hold(ctx context.Context, run func(context.Context) error) error 
 	err := run(ctx)
 	stop()
 	err = errors.Join(err, <-kept)
-	s.leave()
+	if s.lease != nil {
+		Release(s.Log, "lease", s.lease)
+	}
 	return err
 }
 
@@ -219,16 +220,5 @@ func (s *Seat) keep(ctx context.Context) error {
 				return nil
 			}
 		}
-	}
-}
-
-func (s *Seat) leave() {
-	if s.lease == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveIn)
-	defer cancel()
-	if err := s.lease.Close(ctx); err != nil {
-		s.Log.Debug("lease not given back; it ends by itself", "err", err)
 	}
 }

@@ -33,14 +33,7 @@ func (w *Watchdog) Enters(policy string) {
 // Run watches until ctx ends, and says which policy hangs, once. It has seen that call before: a process that
 // was stopped, and goes on, may find one that is as old and has not had its time.
 func (w *Watchdog) Run(ctx context.Context, hangs func(policy string)) {
-	look := time.NewTicker(Hangs / 5)
-	defer look.Stop()
-	for seen := int64(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
+	for seen := int64(0); Pause(ctx, Hangs/5); {
 		name, since := w.name.Load(), w.since.Load()
 		if name != nil && since == seen && time.Duration(time.Now().UnixNano()-since) > Hangs {
 			hangs(*name)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"sync"
@@ -212,9 +213,7 @@ func (a *answer) begun(by bus.Accepted, awaited bool) openai.Shape {
 	case shape.Model == "":
 		shape.Model = openai.Auto
 	}
-	if a.shape.Model == "" {
-		a.shape.Model = shape.Model
-	}
+	a.shape.Model = cmp.Or(a.shape.Model, shape.Model)
 	return shape
 }
 

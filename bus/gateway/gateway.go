@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -101,9 +102,7 @@ func New(c Config, d Deps) (*Server, error) {
 	if (d.TLS != nil) != (c.TLS.Cert != "") {
 		return nil, errors.New("gateway: the certificate and key of its configuration are handed over as TLS")
 	}
-	if d.Log == nil {
-		d.Log = slog.Default()
-	}
+	d.Log = cmp.Or(d.Log, slog.Default())
 	proxies, err := readNetworks(c.Proxies)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/openai"
 )
 
@@ -118,7 +119,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	var rang atomic.Bool
 	timer := time.AfterFunc(s.c.VerdictWithin, func() {
 		rang.Store(true)
-		bus.Nudge(news)
+		follow.Nudge(news)
 	})
 	defer timer.Stop()
 	for !a.settled() && !rang.Swap(false) {

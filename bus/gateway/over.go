@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"time"
 
 	"souk/bus"
@@ -15,9 +16,7 @@ func (a *answer) fail(why *refusal) {
 		return
 	}
 	copied := *why
-	if copied.task == "" {
-		copied.task = a.shape.ID
-	}
+	copied.task = cmp.Or(copied.task, a.shape.ID)
 	if copied.code == bus.CodeUnknown && a.again {
 		copied.again = true // it is served once, however often it is asked for
 	}

@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/client"
+	"souk/bus/follow"
 	"souk/bus/openai"
 )
 
@@ -152,7 +153,7 @@ func (p *part) news() {
 	}
 }
 
-func (p *part) tell() { bus.Nudge(p.wake) }
+func (p *part) tell() { follow.Nudge(p.wake) }
 
 // verdict reports whether an agent has the task. The lock is held.
 func (p *part) verdict() bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // settled reports whether the answers of all tasks come, or there is none.
@@ -29,7 +30,7 @@ func (a *answer) poke() {
 }
 
 // tell wakes who reads, if anybody does. The lock is held.
-func (a *answer) tell() { bus.Nudge(a.news) }
+func (a *answer) tell() { follow.Nudge(a.news) }
 
 // attach makes the caller the one who reads the answer, from an event on; -1 is from its beginning. Whoever
 // read it before reads no more. A stream says on news whatever its reader may want to know.

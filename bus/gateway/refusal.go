@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,9 +77,7 @@ func (r *refusal) write(w http.ResponseWriter, as func(openai.Refusal, []byte) [
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	if f.Again || r.again {
-		if r.retryMS == 0 {
-			r.retryMS = retryDefault
-		}
+		r.retryMS = cmp.Or(r.retryMS, retryDefault)
 		h.Set("Retry-After-Ms", strconv.FormatInt(r.retryMS, 10))
 		h.Set("Retry-After", strconv.FormatInt((r.retryMS+999)/1000, 10))
 	} else {

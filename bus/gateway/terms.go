@@ -63,15 +63,11 @@ func limit(asked *openai.Asked, k *bus.APIKey) error {
 	n := market.Credits(len(asked.Tasks))
 	for i := range asked.Tasks {
 		t := &asked.Tasks[i].Terms
-		if t.Worth == nil {
-			t.Worth = k.Terms.Worth
-		}
+		t.Worth = cmp.Or(t.Worth, k.Terms.Worth)
 		if t.Delta == nil {
 			t.Delta = k.Terms.Delta
 		}
-		if t.PatienceMS == nil {
-			t.PatienceMS = k.Terms.PatienceMS
-		}
+		t.PatienceMS = cmp.Or(t.PatienceMS, k.Terms.PatienceMS)
 		for _, most := range []struct {
 			c    *market.Credits
 			caps bool

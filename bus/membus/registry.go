@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // watchLimit bounds the changes that wait for a slow watcher before it is sent the whole state instead.
@@ -63,7 +64,7 @@ func (r *Registry) Heal() {
 	}
 	for _, w := range s.watchers {
 		if w.registry == r {
-			bus.Nudge(w.wake)
+			follow.Nudge(w.wake)
 		}
 	}
 }
@@ -279,7 +280,7 @@ func (w *watcher) add(ev bus.Event) {
 	} else {
 		w.pending = append(w.pending, ev)
 	}
-	bus.Nudge(w.wake)
+	follow.Nudge(w.wake)
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -336,6 +337,6 @@ func (w *watcher) take() []bus.Event {
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
 		out = append(out, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
 	}
-	bus.Nudge(w.wake) // changes may have come before this was read
+	follow.Nudge(w.wake) // changes may have come before this was read
 	return append(append(out, there...), bus.Event{Synced: true})
 }

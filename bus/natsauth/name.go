@@ -1,6 +1,7 @@
 package natsauth
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -110,9 +111,7 @@ func (e *name) owner() string {
 // revoke voids all creds of a user.
 func (e *name) revoke(now time.Time) {
 	for i := range e.Keys {
-		if e.Keys[i].Revoked == 0 {
-			e.Keys[i].Revoked = now.Unix()
-		}
+		e.Keys[i].Revoked = cmp.Or(e.Keys[i].Revoked, now.Unix())
 	}
 }
 

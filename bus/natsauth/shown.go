@@ -1,6 +1,7 @@
 package natsauth
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ func (s Shown) Admit(account func(key string) (Account, bool)) (*jwt.UserClaims,
 	if err != nil {
 		return nil, nil, fmt.Errorf("user JWT: %w", err)
 	}
-	of := claims.IssuerAccount
-	if of == "" {
-		of = claims.Issuer
-	}
+	of := cmp.Or(claims.IssuerAccount, claims.Issuer)
 	a, ok := account(of)
 	if !ok || !a.DidSign(claims) {
 		return nil, nil, errors.New("user JWT: none of this market's accounts has signed it")

@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -46,9 +47,7 @@ type count struct{ requests, took atomic.Int64 }
 func (s *service) serve(of bus.Service) error {
 	s.counts = make([]count, len(of.Endpoints))
 	for _, e := range of.Endpoints {
-		if e.Queue == "" {
-			e.Queue = micro.DefaultQueueGroup
-		}
+		e.Queue = cmp.Or(e.Queue, micro.DefaultQueueGroup)
 		s.info.Endpoints = append(s.info.Endpoints, micro.EndpointInfo{Name: e.Name, Subject: e.Subject,
 			QueueGroup: e.Queue})
 	}

@@ -208,9 +208,7 @@ func (r *Response) callPart(dst []byte, p *callPart) ([]byte, error) {
 		dst = r.added(dst, x)
 	}
 	x := r.calls[i]
-	if x.name == "" {
-		x.name = p.Function.Name
-	}
+	x.name = cmp.Or(x.name, p.Function.Name)
 	switch {
 	case x.done && strings.TrimSpace(p.Function.Arguments) != "":
 		return dst, forged("it has more arguments of tool call %d, which were whole when the next began", i)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/reader"
 	"souk/classifier"
 )
@@ -113,5 +114,5 @@ func (w *whole) do() {
 		w.submit = out.Submit
 	}
 	w.due = out.Wake
-	bus.Nudge(w.news)
+	follow.Nudge(w.news)
 }

@@ -72,7 +72,7 @@ func (s *Server) onStatus(m bus.Msg) {
 	before := s.table.Load()
 	s.change(func(t *classifier.Table) *classifier.Table { return t.WithStatus(st, now) })
 	if !before.HasHeard(s.table.Load()) {
-		bus.Nudge(s.heardNew)
+		follow.Nudge(s.heardNew)
 	}
 }
 

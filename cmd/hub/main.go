@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,9 +149,7 @@ func (c *config) Complete() error {
 	if c.Hub.Hub == "" && c.Hub.Domain != "" {
 		c.Hub.Hub = c.Hub.Domain + "-1"
 	}
-	if c.Hub.Journal == "" {
-		c.Hub.Journal = c.Hub.Domain
-	}
+	c.Hub.Journal = cmp.Or(c.Hub.Journal, c.Hub.Domain)
 	var errs []error
 	if c.Data == "" {
 		errs = append(errs, fmt.Errorf("data: not set: write the directory for the journal, "+

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -127,9 +128,7 @@ const section = "domains"
 
 // completed is a valid market with what its file left out.
 func (c Config) completed(name string) (Config, error) {
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:4222"
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:4222")
 	if c.HTTP == nil {
 		c.HTTP = new(string)
 		*c.HTTP = "127.0.0.1:8080"
@@ -137,18 +136,14 @@ func (c Config) completed(name string) (Config, error) {
 			*c.HTTP = net.JoinHostPort(host, "0")
 		}
 	}
-	if c.Speedup == 0 {
-		c.Speedup = 1
-	}
+	c.Speedup = cmp.Or(c.Speedup, 1)
 	for i := range c.Domains {
 		if len(c.Domains[i].Labels) == 0 {
 			c.Domains[i].Labels = []string{c.Domains[i].Name}
 		}
 	}
 	for i := range c.Agents {
-		if c.Agents[i].Slots == 0 {
-			c.Agents[i].Slots = 8
-		}
+		c.Agents[i].Slots = cmp.Or(c.Agents[i].Slots, 8)
 	}
 	if err := c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", name, err)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -152,9 +153,7 @@ func (r Reach) creds(role bus.Role, name string) (string, natsauth.Source, error
 			fmt.Errorf("%w: creds of %s are wanted, and %s: name a file of them, too (--creds)",
 				natsauth.ErrRole, strings.TrimSpace(string(role)+" "+name), strings.Join(others, ", "))
 	}
-	if name == "" {
-		name = FirstClient
-	}
+	name = cmp.Or(name, FirstClient)
 	keys, err := natsauth.Open(natsauth.Dir(r.Data))
 	if errors.Is(err, natsauth.ErrNoStore) && r.NATS != "" {
 		return name, nil, nil // the server says whether it wants some

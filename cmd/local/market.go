@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/etcdreg"
+	"souk/bus/follow"
 	"souk/bus/gateway"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
@@ -91,9 +93,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if err := o.Config.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Within == 0 {
 		o.Within = StopWithin
 	}
@@ -324,13 +324,9 @@ func (m *Market) Free() int { return m.statuses.free() }
 func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
 	want, done := m.expected(), make(chan struct{})
 	go func() {
-		t := time.NewTicker(time.Millisecond)
-		defer t.Stop()
 		for len(m.door.Stats().Selling) < len(want) {
-			select {
-			case <-ctx.Done():
+			if !follow.Pause(ctx, time.Millisecond) {
 				return
-			case <-t.C:
 			}
 		}
 		close(done)

@@ -101,9 +101,7 @@ func planCluster(ctx context.Context, dir, bin, path string, cfg clusterConfig) 
 		if err != nil {
 			return nil, e, err
 		}
-		if e.Health.Listen == "" {
-			e.Health.Listen = "127.0.0.1:0"
-		}
+		e.Health.Listen = cmp.Or(e.Health.Listen, "127.0.0.1:0")
 		p.within = e.Stop.Within
 		p.Health, err = c.place(e.Health.Listen)
 		p.Env = append(p.Env, "SOUK_HEALTH_LISTEN="+p.Health)
@@ -272,9 +270,7 @@ func (c *cluster) engine(e clusterEngine) (*process, error) {
 		return nil, fmt.Errorf("engine %s: %w", e.Name, err)
 	}
 	_, port, _ := net.SplitHostPort(address)
-	if e.Speedup == 0 {
-		e.Speedup = 1
-	}
+	e.Speedup = cmp.Or(e.Speedup, 1)
 	var adapters []string
 	if len(e.Adapters) > 0 {
 		adapters = []string{"--lora-modules", strings.Join(e.Adapters, ",")}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,7 @@ func run(c *cobra.Command, s *shared, f runFlags) error {
 	if f.limit > 0 && f.limit < len(ds) {
 		ds = ds[:f.limit]
 	}
-	if f.concurrency == 0 {
-		f.concurrency = crowdPerSlot * slots(cfg)
-	}
+	f.concurrency = cmp.Or(f.concurrency, crowdPerSlot*slots(cfg))
 	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds,
 		opts: local.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
 	if f.soak > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -33,10 +34,7 @@ func agentTable(w io.Writer, c local.Config) {
 		if engine == "" {
 			engine = fmt.Sprintf("simulated %s", a.Engine.Profile)
 		}
-		row := a.PriceRow
-		if row == "" {
-			row = "own"
-		}
+		row := cmp.Or(a.PriceRow, "own")
 		t.AppendRow(table.Row{a.ID, a.Scores[0].Domain, a.Model, a.Slots, card.Miss, card.Hit, card.Out, row,
 			engine})
 	}

@@ -106,9 +106,7 @@ func Open(dir string, cfg Config) (*Journal, error) {
 }
 
 func open(dir string, cfg Config) (*Journal, error) {
-	if cfg.MinFree == 0 {
-		cfg.MinFree = defaultMinFree
-	}
+	cfg.MinFree = cmp.Or(cfg.MinFree, defaultMinFree)
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = defaultSnapshotEvery
 	}

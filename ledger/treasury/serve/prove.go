@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // asked says whether the registry was asked who leads, and whether it answered.
@@ -126,7 +127,7 @@ func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 	}
 	if s.t.Waits() {
 		s.t.Named(names)
-		bus.Nudge(s.nudge)
+		follow.Nudge(s.nudge)
 	}
 	return leads, nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"souk/bus/follow"
 )
 
 // pulse notices that the process did not run for so long that its lease may have ended meanwhile: it was
@@ -42,13 +44,8 @@ func (p *pulse) runs() bool {
 
 // beat looks again and again, until ctx ends, there was a gap, or it leads no more.
 func (p *pulse) beat(ctx context.Context) {
-	ticker := time.NewTicker(p.most / 10)
-	defer ticker.Stop()
 	for p.runs() {
-		p.last.Store(time.Now().UnixNano())
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+		if p.last.Store(time.Now().UnixNano()); !follow.Pause(ctx, p.most/10) {
 			return
 		}
 	}

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -74,17 +75,13 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	if d.Bus == nil || d.Registry == nil || d.Journal == nil {
 		return nil, errors.New("treasury: a bus, a registry and a journal are needed")
 	}
-	if d.LeaseTTL == 0 {
-		d.LeaseTTL = leaseTTL
-	}
+	d.LeaseTTL = cmp.Or(d.LeaseTTL, leaseTTL)
 	if name := d.Bus.Name(); name != cfg.Journal {
 		return nil, fmt.Errorf("treasury: it is %s on the bus, and its journal is %s: hubs answer the "+
 			"journal's "+
 			"name alone, so connect under that", name, cfg.Journal)
 	}
-	if d.Log == nil {
-		d.Log = slog.Default()
-	}
+	d.Log = cmp.Or(d.Log, slog.Default())
 	s := &Server{
 		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
 		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),

@@ -151,8 +151,12 @@ func (k *Keeper) Close() error {
 
 // Wrote has what was appended signed soon.
 func (k *Keeper) Wrote() {
-	if k != nil {
-		bus.Nudge(k.news)
+	if k == nil {
+		return
+	}
+	select {
+	case k.news <- struct{}{}:
+	default:
 	}
 }
 
@@ -198,7 +202,10 @@ func (k *Keeper) sign(stop <-chan struct{}) {
 	if k.unkept != nil && err == nil {
 		if err = k.cfg.Tree.Keep(k.signed[len(k.signed)-1].Frame, k.unkept); err == nil {
 			k.unkept = nil
-			bus.Nudge(k.told)
+			select {
+			case k.told <- struct{}{}:
+			default:
+			}
 		}
 	}
 	if k.lacks = ""; err != nil {
