@@ -139,9 +139,9 @@ func (a *Agent) Begin(d *bus.Dispatch) *Run {
 
 // Request turns a dispatch into the request for the engine.
 func (a *Agent) Request(d *bus.Dispatch) Request {
-	r := Request{ID: d.Hold, Kind: cmp.Or(d.Task.Kind, bus.KindChat), Body: d.Task.Body, MaxTokens: d.MaxTokens,
-		Model: cmp.Or(d.Model, a.cfg.Model), // of when it was accepted
-		Salt:  d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens,
+	r := Request{ID: d.Hold, Kind: cmp.Or(d.Task.Kind, bus.KindChat), Body: d.Task.Body,
+		MaxTokens: d.MaxTokens, Model: cmp.Or(d.Model, a.cfg.Model), // of when it was accepted
+		Salt: d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens,
 		First: time.Duration(d.LimitMS) * time.Millisecond}
 	if d.Open && d.Task.Resume == nil {
 		r.MaxTokens = 0

@@ -19,7 +19,7 @@ const (
 	strangers   = 256                    // a second, who ask for what is not kept and are told so
 )
 
-// resendAll is what the whole agent sends again, in bytes.
+// resendAll bounds the bytes that the whole agent sends again.
 var resendAll = bus.Rate{Each: resendRate, Burst: resendRate}
 
 // resend tracks a reader's request for messages of one answer to be sent again.

@@ -11,8 +11,8 @@ type Rate struct{ Each, Burst float64 }
 // Forever is longer than any wait of a [Bucket].
 const Forever = time.Duration(math.MaxInt64)
 
-// Bucket is what is left of a rate: below 0 what was taken is still to be waited for. The zero value is full.
-// Not for concurrent use.
+// Bucket holds the rest of a rate, below 0 where what was taken is still to be waited for. The zero value is
+// full. Not for concurrent use.
 type Bucket struct {
 	left float64
 	at   time.Time

@@ -36,8 +36,8 @@ type key struct {
 	coming atomic.Int64 // bytes that its requests take until they are answers
 }
 
-// take reports whether one more may pass where so many may in a second, and as many at once, and else how long
-// to wait.
+// take reports whether one more may pass where so many may in a second, and as many at once, and else how
+// long to wait.
 func take(b *bus.Bucket, now time.Time, rate float64) (wait time.Duration, ok bool) {
 	return b.Take(now, bus.Rate{Each: rate, Burst: max(1, rate)}, 1, 0)
 }

@@ -24,7 +24,7 @@ type Fault struct {
 	Again  bool   // the same request may be sent again: nothing was paid, and it may fare better
 }
 
-// faults are what codes are shown as. What might be served or paid twice has a status that no client repeats.
+// faults lists how codes are shown. What might be served or paid twice has a status that no client repeats.
 var faults = func() map[bus.Code]Fault {
 	known := map[bus.Code]string{bus.CodePromptTooLong: "context_length_exceeded",
 		bus.CodeInsufficientFunds: "insufficient_quota", bus.CodeUnknownModel: "model_not_found",

@@ -32,8 +32,8 @@ of the operator, that of the creds.`,
   souk fund alice 2.50 --ref SEPA-4711 --note "invoice 17"
   souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
 	}
-	s.amountCommand("deposit", c, s.ordering(c, &within), func(ctx context.Context, link *local.Link, o *order,
-		client string, amount market.Credits, id string) error {
+	s.amountCommand("deposit", c, s.ordering(c, &within), func(ctx context.Context, link *local.Link,
+		o *order, client string, amount market.Credits, id string) error {
 		reply, err := o.command(ctx, link, bus.OpDeposit, bus.FundsRequest{ID: id, Client: client,
 			Amount: amount})
 		if err != nil {

@@ -137,7 +137,11 @@ func (f *loadFlags) dial() (*local.Link, error) {
 		return nil, err
 	}
 	if len(f.pids) == 0 && f.market.NATS == "" {
-		f.Processes = processesOf(f.market.Data, link.State())
+		s, err := local.ReadState(f.market.Data)
+		if err != nil {
+			return nil, errors.Join(err, link.Close())
+		}
+		f.Processes = processesOf(f.market.Data, s)
 	}
 	return link, nil
 }
