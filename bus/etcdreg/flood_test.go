@@ -180,8 +180,8 @@ func TestAFloodOfValuesIsLetGo(t *testing.T) {
 	}
 	limits := embedded.DefaultEtcdLimits()
 	limits.QuotaBytes, limits.GrowBytes, limits.WasteBytes = 12<<20, 2<<20, 4<<20
-	limits.Written = embedded.Rate{Each: 16 << 20, Burst: 24 << 20} // more than the quota takes, at once
-	limits.Writes = embedded.Rate{Each: 1000, Burst: 5000}
+	limits.Written = bus.Rate{Each: 16 << 20, Burst: 24 << 20} // more than the quota takes, at once
+	limits.Writes = bus.Rate{Each: 1000, Burst: 5000}
 	g := guardWith(t, limits)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -235,7 +235,7 @@ func TestAFloodOfValuesIsLetGo(t *testing.T) {
 // What a member asks for beyond its rate waits, and what would wait for too long is refused, in words.
 func TestAMemberIsPaced(t *testing.T) {
 	limits := embedded.DefaultEtcdLimits()
-	limits.Requests, limits.MaxDelay = embedded.Rate{Each: 20, Burst: 20}, 500*time.Millisecond
+	limits.Requests, limits.MaxDelay = bus.Rate{Each: 20, Burst: 20}, 500*time.Millisecond
 	g := guardWith(t, limits)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/follow"
 )
 
 // watchLimit bounds the changes that wait for a slow watcher before it is sent the whole state instead.
@@ -64,7 +63,7 @@ func (r *Registry) Heal() {
 	}
 	for _, w := range s.watchers {
 		if w.registry == r {
-			follow.Nudge(w.wake)
+			w.wakeUp()
 		}
 	}
 }
@@ -280,7 +279,14 @@ func (w *watcher) add(ev bus.Event) {
 	} else {
 		w.pending = append(w.pending, ev)
 	}
-	follow.Nudge(w.wake)
+	w.wakeUp()
+}
+
+func (w *watcher) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -337,6 +343,6 @@ func (w *watcher) take() []bus.Event {
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
 		out = append(out, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
 	}
-	follow.Nudge(w.wake) // changes may have come before this was read
+	w.wakeUp() // changes may have come before this was read
 	return append(append(out, there...), bus.Event{Synced: true})
 }
