@@ -35,17 +35,16 @@ type Reach struct {
 // Dial connects to the market in a role. name is the client, gateway or operator that it speaks for. A client
 // with creds of its own takes its name from these where name is "".
 func (r Reach) Dial(role bus.Role, name string) (*Link, error) {
-	url := r.NATS
-	if url == "" {
-		state, err := ReadState(r.Data)
-		if err != nil {
+	state := State{NATS: r.NATS}
+	if r.NATS == "" {
+		var err error
+		if state, err = ReadState(r.Data); err != nil {
 			return nil, err
 		}
-		url = state.NATS
 	}
 	l := newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
-		return r.connect(url, role, name)
-	}, role)
+		return r.connect(state.NATS, role, name)
+	}, role, state)
 	if err := l.open(name); err != nil {
 		return nil, err
 	}

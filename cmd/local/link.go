@@ -22,6 +22,7 @@ type Link struct {
 	role    bus.Role // in which bus speaks
 	name    string   // under which it does
 	connect connector
+	state   State
 
 	mu      sync.Mutex
 	reader  *client.Reader // made with the first client
@@ -32,8 +33,8 @@ type Link struct {
 // connector connects to a market as somebody.
 type connector func(role bus.Role, name string) (*natsbus.Bus, error)
 
-func newLink(connect connector, role bus.Role) *Link {
-	return &Link{connect: connect, role: role, clients: map[string]*client.Client{}}
+func newLink(connect connector, role bus.Role, s State) *Link {
+	return &Link{connect: connect, role: role, state: s, clients: map[string]*client.Client{}}
 }
 
 func (l *Link) open(name string) error {
@@ -60,6 +61,9 @@ func (l *Link) operator() (bus.Bus, error) {
 	}
 	return l.money, nil
 }
+
+// State says where the market is.
+func (l *Link) State() State { return l.state }
 
 // Name is under which it speaks.
 func (l *Link) Name() string { return l.name }

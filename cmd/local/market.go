@@ -163,7 +163,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	m.registry = registry
 	m.link = newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
 		return connect(role, bus.IDs{Name: name})
-	}, bus.RoleGateway)
+	}, bus.RoleGateway, m.state)
 	if err := m.link.open("souk-market"); err != nil {
 		return err
 	}

@@ -137,11 +137,7 @@ func (f *loadFlags) dial() (*local.Link, error) {
 		return nil, err
 	}
 	if len(f.pids) == 0 && f.market.NATS == "" {
-		s, err := local.ReadState(f.market.Data)
-		if err != nil {
-			return nil, errors.Join(err, link.Close())
-		}
-		f.Processes = processesOf(f.market.Data, s)
+		f.Processes = processesOf(f.market.Data, link.State())
 	}
 	return link, nil
 }
