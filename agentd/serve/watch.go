@@ -213,5 +213,5 @@ func (a *agent) askAgain(ctx context.Context) {
 	}
 	a.with((*agentd.Agent).Has)
 	a.log.Info("the engine has the endpoint by now, and is sold for such tasks again", "kind", token.Kind)
-	nudge(a.changed)
+	follow.Nudge(a.changed)
 }
