@@ -62,10 +62,11 @@ type Part struct {
 }
 
 const (
-	answersWithin = time.Second // of one hub that is asked
-	askedAtOnce   = 32          // hubs
-	mostHubs      = 1024        // that are asked
-	mostAlone     = 10          // agents that are named
+	answersWithin  = time.Second // of one hub that is asked
+	treasuryWithin = 2 * time.Second
+	askedAtOnce    = 32   // hubs
+	mostHubs       = 1024 // that are asked
+	mostAlone      = 10   // agents that are named
 )
 
 // Survey listens to the hubs for a moment, asks each how it is, and the treasury for its sums where money is
@@ -78,19 +79,19 @@ func (l *Link) Survey(ctx context.Context, r bus.Registry, money bool, domains [
 	}
 	var asking sync.WaitGroup
 	var noMoney, noParts error
-	if money {
-		asking.Go(func() {
-			var reply bus.FundsReply
-			if reply, noMoney = l.treasury(ctx, bus.OpSums, bus.FundsRequest{ID: "sums"}); noMoney == nil {
-				s.Money = &reply
-			}
-		})
-	}
 	if r != nil {
 		asking.Go(func() { s.Parts, noParts = readParts(ctx, r) })
 	}
 	follow.Pause(ctx, hubsSpeak)
 	asking.Wait()
+	if money { // just before the hubs, so that the sums are of one moment
+		soon, cancel := context.WithTimeout(ctx, treasuryWithin)
+		var reply bus.FundsReply
+		if reply, noMoney = l.treasury(soon, bus.OpSums, bus.FundsRequest{ID: "sums"}); noMoney == nil {
+			s.Money = &reply
+		}
+		cancel()
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
