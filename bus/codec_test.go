@@ -32,7 +32,7 @@ func full() []Message {
 		Tags: "team=red&user=a%0A", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		LastStatus: &LastStatus{Epoch: 7, Seq: 12}, Whole: true, Tail: true,
 		Voucher: NewVoucher(make([]byte, VouchKeyBytes), "door", "ada", "j", 3, 9, 2),
-		Resume:  &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
+		Resume:  &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi", Parses: true},
 		Model:   "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
 			Prefixes: []PrefixHash{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}},

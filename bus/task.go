@@ -167,6 +167,8 @@ type Resume struct {
 	// Likewise, what parsers of the engine's made of the tokens.
 	Reasoning string   `msgpack:"reasoning,omitempty" want:"any"`
 	Calls     []string `msgpack:"calls,omitempty" want:"any"` // ids of the tool calls that have begun
+	// only who parses answers can tell how it goes on, as the door says of a body that came in pieces
+	Parses bool `msgpack:"parses,omitempty"`
 }
 
 // Prompt describes a prompt to a hub, which does not read it.

@@ -302,3 +302,17 @@ func TestATaskThatKillsEnginesKillsFew(t *testing.T) {
 		}
 	}
 }
+
+// So does one to a body that came in pieces, which the other agent asks its sender for.
+func TestAnAnswerToALargeBodyGoesOn(t *testing.T) {
+	m := start(t, two, hard)
+	for _, after := range []int{1, 6} {
+		a, _, _ := broken(t, m, vllmsim.Fault{Kind: vllmsim.Reset, After: after, Times: 1}, func(b *bus.Task) {
+			b.Body = []byte("{" + strings.Repeat(" ", bus.MaxBody) + string(b.Body[1:]))
+		})
+		if r := a.Result; a.Text != hard.Turns[0].Answer || r.Code != "" || r.Agent != "second" ||
+			r.Receipt == nil || len(r.Receipt.Earlier) != 1 {
+			t.Errorf("after %d tokens: %q, %+v", after, a.Text, r)
+		}
+	}
+}

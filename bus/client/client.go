@@ -263,22 +263,20 @@ func (cl *Client) begin(t bus.Task, told func(), first func(*Stream)) (*Stream, 
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
-	var body []byte
-	if len(t.Body) > bus.MaxBody {
-		t.Large, body, t.Body = bus.LargeOf(t.Body), t.Body, nil
-		if err := t.Large.Validate(); err != nil {
-			return nil, err
-		}
+	body, err := detach(&t)
+	if err != nil {
+		return nil, err
 	}
 	s, err := cl.open(&t, told)
 	if err != nil {
 		return nil, err
 	}
 	if t.Large != nil {
-		if err := cl.reader.keep(s, t.Large, body); err != nil {
+		if err := cl.reader.keep(t.Large, body); err != nil {
 			cl.forget(s)
 			return nil, err
 		}
+		s.large = t.Large
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,15 +7,18 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/reader"
 )
 
 // doorWait is the longest wait for a door's own answers: a quote comes within [bus.QuoteWithin].
 const doorWait = 2 * time.Second
 
-// askDoor asks a door for an answer of its own, and reads that into said; what names it in errors.
-func (cl *Client) askDoor(ctx context.Context, what string, m bus.Msg, said bus.Message) error {
-	waiting, stop := context.WithTimeout(ctx, doorWait)
+// askDoor asks a door for an answer of its own, within a time, and reads that into said; what names it in
+// errors.
+func (cl *Client) askDoor(ctx context.Context, what string, within time.Duration, m bus.Msg,
+	said bus.Message) error {
+	waiting, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	m, err := cl.bus.Request(waiting, m)
 	switch {
@@ -36,15 +39,24 @@ func (cl *Client) askDoor(ctx context.Context, what string, m bus.Msg, said bus.
 // Quote estimates what a task would get if it were submitted now. Nothing is bought, reserved or remembered.
 // Where no hub has a quote the error says why, and the quote lists each hub's reason.
 func (cl *Client) Quote(ctx context.Context, t bus.Task) (q bus.Quote, err error) {
-	if t.Client = cl.c.ID; len(t.Body) > bus.MaxBody {
-		return q, &bus.Error{Code: bus.CodeTooLarge, Message: fmt.Sprintf("body of %d bytes: of at most %d a quote "+
-			"may be asked for", len(t.Body), bus.MaxBody)}
+	within := doorWait
+	t.Client = cl.c.ID
+	body, err := detach(&t)
+	if err != nil {
+		return q, err
+	}
+	if t.Large != nil { // which the door has in pieces, as of a stream
+		t.Stream, within = true, within+follow.BodyWithin(t.Large)
+		if err := cl.reader.keep(t.Large, body); err != nil {
+			return q, err
+		}
+		defer cl.reader.leave(t.Large)
 	}
 	data, err := bus.Encode(&t)
 	if err != nil {
 		return q, err
 	}
-	err = cl.askDoor(ctx, "a quote", bus.Msg{Subject: bus.QuoteSubject(cl.c.ID, cl.gateway()),
+	err = cl.askDoor(ctx, "a quote", within, bus.Msg{Subject: bus.QuoteSubject(cl.c.ID, cl.gateway()),
 		Header: t.Trace.Header(nil), Data: data}, &q)
 	if err != nil {
 		return bus.Quote{}, err
@@ -68,7 +80,7 @@ func (cl *Client) EndSession(ctx context.Context, session string) (hubs int, err
 		return 0, err
 	}
 	var said bus.SessionEnded
-	err = cl.askDoor(ctx, "word of the session's end",
+	err = cl.askDoor(ctx, "word of the session's end", doorWait,
 		bus.Msg{Subject: bus.EndSubject(cl.c.ID, cl.gateway()), Data: data}, &said)
 	if err == nil && said.Code != "" {
 		err = &bus.Error{Code: said.Code, Message: said.Message}

@@ -10,11 +10,20 @@ import (
 // large is a body that stays here until the answers to its tasks have ended: doors and agents ask for it.
 type large struct {
 	body []byte
-	of   int // streams
+	of   int // streams and quotes
 }
 
-// keep keeps a stream's body, and listens before its task is sent.
-func (r *Reader) keep(s *Stream, l *bus.Large, body []byte) error {
+// detach takes a body that is too long for a message out of a task, and returns it.
+func detach(t *bus.Task) (body []byte, err error) {
+	if len(t.Body) > bus.MaxBody {
+		t.Large, body, t.Body = bus.LargeOf(t.Body), t.Body, nil
+		err = t.Large.Validate()
+	}
+	return body, err
+}
+
+// keep keeps a body, and listens before its task is sent. leave lets go of it.
+func (r *Reader) keep(l *bus.Large, body []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked == nil {
@@ -24,25 +33,21 @@ func (r *Reader) keep(s *Stream, l *bus.Large, body []byte) error {
 		}
 		r.asked = sub
 	}
-	s.large = string(l.SHA256)
-	if r.bodies[s.large] == nil {
-		r.bodies[s.large] = &large{body: body}
+	sum := string(l.SHA256)
+	if r.bodies[sum] == nil {
+		r.bodies[sum] = &large{body: body}
 	}
-	r.bodies[s.large].of++
+	r.bodies[sum].of++
 	return nil
 }
 
-// leave lets go of a stream's body.
-func (r *Reader) leave(s *Stream) {
-	if s.large == "" {
-		return
-	}
+func (r *Reader) leave(l *bus.Large) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.bodies[s.large].of--; r.bodies[s.large].of == 0 {
-		delete(r.bodies, s.large)
+	sum := string(l.SHA256)
+	if r.bodies[sum].of--; r.bodies[sum].of == 0 {
+		delete(r.bodies, sum)
 	}
-	s.large = ""
 }
 
 // give sends a piece to who asks for it.

@@ -30,7 +30,7 @@ type Stream struct {
 	until   time.Time       // its first verdict is awaited no longer
 	unwatch func() bool     // the context of Submit
 	ended   bool            // nothing holds it any more
-	large   string          // hash of its body, where that is kept
+	large   *bus.Large      // its body, where that is kept
 	sent    int             // bytes of the message to the market, while that is asked
 	counted int             // bytes that Config.Grown was told of
 }
@@ -345,6 +345,9 @@ func (s *Stream) finish() {
 		s.patient.Reset(grace)
 	}
 	s.ended = true
-	s.cl.reader.leave(s)
+	if s.large != nil {
+		s.cl.reader.leave(s.large)
+		s.large = nil
+	}
 	s.count()
 }

@@ -27,7 +27,8 @@ const (
 	bodyMost   = 25 * time.Second
 )
 
-func within(l *bus.Large) time.Duration {
+// BodyWithin is how long a body is waited for.
+func BodyWithin(l *bus.Large) time.Duration {
 	return min(bodyMost, bodyWithin+time.Duration(l.Bytes>>20)*time.Second)
 }
 
@@ -81,7 +82,7 @@ func Body(ctx context.Context, b bus.Bus, me, sender string, l *bus.Large, pace 
 		return nil, err
 	}
 	defer sub.Stop()
-	late, end := time.NewTimer(0), time.NewTimer(within(l))
+	late, end := time.NewTimer(0), time.NewTimer(BodyWithin(l))
 	defer late.Stop()
 	defer end.Stop()
 	var body []byte
@@ -90,7 +91,7 @@ func Body(ctx context.Context, b bus.Bus, me, sender string, l *bus.Large, pace 
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-end.C:
-			return nil, fmt.Errorf("%w: %d of its %d bytes came within %v", ErrBody, len(body), l.Bytes, within(l))
+			return nil, fmt.Errorf("%w: %d of its %d bytes came within %v", ErrBody, len(body), l.Bytes, BodyWithin(l))
 		case p := <-came:
 			switch {
 			case p.At != len(body): // an earlier one, asked for twice

@@ -31,7 +31,7 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) (object [
 		task.Trace = requestIn(r).trace
 		var q bus.Quote
 		err = s.asks(r, k, func(ctx context.Context, p *payer) (err error) {
-			q, err = p.Quote(ctx, task)
+			q, err = p.Quote(context.WithoutCancel(ctx), task) // it knows how long its body may take
 			return err
 		})
 		switch {

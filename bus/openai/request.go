@@ -347,6 +347,12 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	if t.Resume != nil && t.Hub == "" {
 		return bad("hub: who goes on with an answer names the hub that has its task")
 	}
+	if t.Resume != nil && t.Large != nil && t.Carried() > 0 {
+		var err error
+		if t.Resume.Parses, err = CanContinue(t.Resume, b.data); err != nil {
+			return err
+		}
+	}
 	t.Kind, t.Model, t.MaxTokens = kind, b.named(), b.maxTokens
 	if bus.Pooling(kind) {
 		return b.completePooling(t)

@@ -30,7 +30,6 @@ type request struct {
 	header  bus.Header
 	size    int       // of data
 	entered bool      // it is in hand
-	fetched int       // bytes of its body, while that is read, where it came in pieces
 	since   time.Time // it was sent after that
 	came    time.Time
 	taken   time.Time // by the agent that serves it, of a collected answer
@@ -60,8 +59,9 @@ func (r *request) serve() {
 	s := r.s
 	r.span = r.begin(bus.TraceOf(r.header))
 	group := s.groups.of(r.client)
-	task, opening, no := openai.DecodeFetching(r.data, r.header, r.client, group.key, r.fetch)
-	r.leaveBody()
+	from := fetching{s: s, client: r.client, sender: r.reader}
+	task, opening, no := openai.DecodeFetching(r.data, r.header, r.client, group.key, from.body)
+	from.leave()
 	if no != nil {
 		r.refuse(no)
 		return
@@ -139,29 +139,34 @@ func (r *request) begin(within bus.Trace) sight.Span {
 	return r.s.d.Spans.Begin("door.place", within, r.came, trace.SpanKindServer)
 }
 
-// fetch has the body of a task from who sent that.
-func (r *request) fetch(t *bus.Task) ([]byte, error) {
-	s := r.s
+// fetching has the body of a task from who sent that, where it comes in pieces.
+type fetching struct {
+	s              *Server
+	client, sender string
+	bytes          int // that there is room for, until leave
+}
+
+func (f *fetching) body(t *bus.Task) ([]byte, error) {
+	s := f.s
 	s.mu.Lock()
-	no := s.desk.EnterBody(r.client, t.Large.Bytes)
+	no := s.desk.EnterBody(f.client, t.Large.Bytes)
 	s.mu.Unlock()
 	if no != nil {
 		return nil, no
 	}
-	r.fetched = t.Large.Bytes
-	body, err := follow.Body(s.life, s.d.Bus, s.c.ID, r.reader, t.Large, &s.pace)
+	f.bytes = t.Large.Bytes
+	body, err := follow.Body(s.life, s.d.Bus, s.c.ID, f.sender, t.Large, &s.pace)
 	if err != nil && !errors.Is(err, follow.ErrBody) {
 		err = &bus.Error{Code: bus.CodeUnavailable, Message: "the body did not come to the door: " + err.Error()}
 	}
 	return body, err
 }
 
-func (r *request) leaveBody() {
-	if r.fetched > 0 {
-		r.s.mu.Lock()
-		r.s.desk.LeaveBody(r.client, r.fetched)
-		r.s.mu.Unlock()
-		r.fetched = 0
+func (f *fetching) leave() {
+	if f.bytes > 0 {
+		f.s.mu.Lock()
+		f.s.desk.LeaveBody(f.client, f.bytes)
+		f.s.mu.Unlock()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 type quoteRequest struct {
 	s       *Server
 	client  string
+	sender  string // a gateway, or the client
 	reply   string
 	json    bool
 	data    []byte
@@ -30,12 +31,12 @@ var quoteKind = bus.QuoteSubject("", "")
 
 // onQuote takes a request for a quote in.
 func (s *Server) onQuote(m bus.Msg) {
-	client, _ := bus.Speaks(m.Subject, quoteKind)
+	client, sender := bus.Speaks(m.Subject, quoteKind)
 	if client == "" || !bus.AnswersTo(m.Subject, m.Reply) {
 		s.count((*classifier.Desk).Stray)
 		return
 	}
-	q := &quoteRequest{s: s, client: client, reply: m.Reply, size: len(m.Data),
+	q := &quoteRequest{s: s, client: client, sender: sender, reply: m.Reply, size: len(m.Data),
 		json: bus.WantsJSON(m.Data, m.Header)}
 	s.mu.Lock()
 	no := s.desk.EnterQuote(client, q.size)
@@ -56,8 +57,11 @@ func (s *Server) onQuote(m bus.Msg) {
 
 // serve reads what is asked about, and asks hubs.
 func (q *quoteRequest) serve() *bus.Quote {
-	s, now := q.s, time.Now()
-	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.groups.of(q.client).key)
+	s := q.s
+	from := fetching{s: s, client: q.client, sender: q.sender}
+	task, opening, no := openai.DecodeFetching(q.data, q.header, q.client, s.groups.of(q.client).key, from.body)
+	from.leave()
+	now := time.Now()
 	if no == nil {
 		no = s.c.Judge(task, now)
 	}
@@ -75,7 +79,7 @@ func (q *quoteRequest) serve() *bus.Quote {
 		return classifier.NoQuote(no, q.client)
 	}
 	s.prefixKeys.name(&task.Prompt)
-	task.Body, task.Salt = nil, "" // of these a quote reads no more than the prompt's measures
+	task.Body, task.Large, task.Salt = nil, nil, "" // of these a quote reads no more than the prompt's measures
 	data, err := bus.Encode(task)
 	if err != nil {
 		return classifier.NoQuote(err, q.client)

@@ -158,9 +158,12 @@ func (r *Room) Rest(t *Task, model string) *bus.Result {
 	if k == 0 {
 		return nil
 	}
-	parses, err := openai.CanContinue(m.Resume, m.Body)
-	if err != nil {
-		return r.turn.Refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err))
+	parses := m.Resume.Parses
+	if m.Large == nil {
+		var err error
+		if parses, err = openai.CanContinue(m.Resume, m.Body); err != nil {
+			return r.turn.Refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err))
+		}
 	}
 	t.Entry.Rest(r.turn.Now())
 	m.Model, m.MaxTokens = model, min(t.Whole, max(0, t.Whole-k)+backOffBound)

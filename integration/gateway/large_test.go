@@ -35,6 +35,32 @@ func TestALargeBodyReachesTheEngine(t *testing.T) {
 	}
 }
 
+// A quote for a body that has come in pieces is that of the task: at a gateway, and for a client on the bus.
+func TestAQuoteForALargeBody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
+	h := start(t, strings.Replace(one, "max_body: 524288", "max_body: 2000000", 1))
+	body := `{"max_tokens":5,"messages":[` + strings.Repeat(" ", 1_200_000) +
+		`{"role":"user","content":"What is a souk?"}]}`
+	r := h.quote(body, h.key)
+	if r.status != 200 || !strings.Contains(r.body, `"would_win":true`) {
+		t.Errorf("%d %.300s", r.status, r.body)
+	}
+	c, err := h.Link().Client("dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := c.Quote(t.Context(), bus.Task{Body: []byte(body)})
+	if err != nil || len(q.Hubs) != 1 || len(q.Hubs[0].Models) != 1 {
+		t.Errorf("%+v, %v", q, err)
+	}
+	if _, err = c.Quote(t.Context(), bus.Task{Body: make([]byte, bus.MaxLarge+1)}); bus.CodeOf(err) !=
+		bus.CodeTooLarge {
+		t.Errorf("more than anybody takes: %v", err)
+	}
+}
+
 // The gateway takes a body up to its limit and says which that is. A large one stays with it until its answer
 // has ended, and whoever was given the task has it piece by piece.
 func TestALargeBodyStaysWithTheGateway(t *testing.T) {
