@@ -24,6 +24,15 @@ func TestUsageIsToldApartWhateverTagsSay(t *testing.T) {
 	}
 }
 
+// A hub that tells of another key's tasks too, or of earlier days, adds nothing to what a key is shown.
+func TestUsageIsOfTheKeyThatAsks(t *testing.T) {
+	u := usageOf(bus.APIKey{ID: "k"}, 5, grouping{day: true}, []bus.HubFunds{{AtMS: 1, Uses: []tip.Use{
+		{Day: 5, Key: "k", Tasks: 1}, {Day: 5, Key: "other", Tasks: 2}, {Day: 4, Key: "k", Tasks: 4}}}})
+	if u.Total.Tasks != 1 || len(u.Data) != 1 {
+		t.Errorf("%d tasks in %d groups", u.Total.Tasks, len(u.Data))
+	}
+}
+
 // Whoever names very many tags is not to have each of very many sums compared with all of them.
 func TestUsageByVeryManyTags(t *testing.T) {
 	for n, want := range map[int]bool{1: true, bus.MaxTag: true, bus.MaxTag + 1: false, 5000: false} {
