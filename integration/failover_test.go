@@ -307,7 +307,8 @@ func TestATaskThatKillsEnginesKillsFew(t *testing.T) {
 func TestAnAnswerToALargeBodyGoesOn(t *testing.T) {
 	m := start(t, two, hard)
 	for _, after := range []int{1, 6} {
-		a, _, _ := broken(t, m, vllmsim.Fault{Kind: vllmsim.Reset, After: after, Times: 1}, func(b *bus.Task) {
+		fault := vllmsim.Fault{Kind: vllmsim.Reset, After: after, Times: 1}
+		a, _, _ := broken(t, m, fault, func(b *bus.Task) {
 			b.Body = []byte("{" + strings.Repeat(" ", bus.MaxBody) + string(b.Body[1:]))
 		})
 		if r := a.Result; a.Text != hard.Turns[0].Answer || r.Code != "" || r.Agent != "second" ||

@@ -83,6 +83,17 @@ func TestABucket(t *testing.T) {
 	}
 }
 
+// A key that says nothing else has as many answers open as a batch of one client, and no more.
+func TestWhatAKeyHasOpen(t *testing.T) {
+	r, k := newKeyring(Default(), slog.New(slog.DiscardHandler)), &key{}
+	n := 0
+	for ; r.begin(time.Unix(1, 0), k) == nil; n++ {
+	}
+	if n != 2048 {
+		t.Errorf("%d are open", n)
+	}
+}
+
 // Tokens are counted for nothing, so of as many bytes as a body may have at once, and then of so many a
 // second.
 func TestTokensAreCountedOfSoManyBytes(t *testing.T) {

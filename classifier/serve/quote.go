@@ -58,8 +58,8 @@ func (s *Server) onQuote(m bus.Msg) {
 // serve reads what is asked about, and asks hubs.
 func (q *quoteRequest) serve() *bus.Quote {
 	s := q.s
-	from := fetching{s: s, client: q.client, sender: q.sender}
-	task, opening, no := openai.DecodeFetching(q.data, q.header, q.client, s.groups.of(q.client).key, from.body)
+	from, key := fetching{s: s, client: q.client, sender: q.sender}, s.groups.of(q.client).key
+	task, opening, no := openai.DecodeFetching(q.data, q.header, q.client, key, from.body)
 	from.leave()
 	now := time.Now()
 	if no == nil {
@@ -79,7 +79,8 @@ func (q *quoteRequest) serve() *bus.Quote {
 		return classifier.NoQuote(no, q.client)
 	}
 	s.prefixKeys.name(&task.Prompt)
-	task.Body, task.Large, task.Salt = nil, nil, "" // of these a quote reads no more than the prompt's measures
+	// of these a quote reads no more than the prompt's measures
+	task.Body, task.Large, task.Salt = nil, nil, ""
 	data, err := bus.Encode(task)
 	if err != nil {
 		return classifier.NoQuote(err, q.client)
