@@ -87,7 +87,7 @@ func (a *agent) stats() agentd.AgentStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.core == nil {
-		return agentd.AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: "booting", Why: a.why,
+		return agentd.AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: booting, Why: a.why,
 			Slots: a.cfg.Slots}
 	}
 	st := a.core.Stats()

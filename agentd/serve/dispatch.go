@@ -265,6 +265,12 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		a.log.Error("end frame not sent", "hold", s.Hold, "err", err)
 	}
 
+	if answer.TTFT > 0 {
+		a.first.Record(answer.TTFT.Seconds(), a.cfg.ID, e.Result.Model)
+	}
+	if answer.ITL > 0 {
+		a.inter.Record(answer.ITL.Seconds(), a.cfg.ID, e.Result.Model)
+	}
 	a.mu.Lock()
 	delete(a.cancels, s)
 	e.Completion.Trace = span.Trace

@@ -17,6 +17,7 @@ import (
 	"souk/agentd"
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/metrics"
 	"souk/bus/sight"
 )
 
@@ -30,6 +31,8 @@ type Deps struct {
 	Log   *slog.Logger   // nil: the default one
 	Exit  func(code int) // ends the process; nil: os.Exit
 	Spans *sight.Spans   // nil: none
+	// of what it counts and measures; nil: nobody collects that
+	Meter metrics.Meter
 }
 
 // Server runs the agents of one node.
@@ -40,6 +43,8 @@ type Server struct {
 	boot  int64
 	ready chan struct{}
 	hung  sync.Once
+
+	first, inter *metrics.Recorder // seconds of first tokens and between tokens, by agent and model
 
 	adding sync.Mutex
 	agents []*agent
@@ -78,6 +83,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: boot,
 		ready: make(chan struct{}), some: make(chan struct{}), crew: follow.NewCrew(),
 		fetching: make(chan struct{}, 64), pace: follow.Pace{Every: follow.PieceEvery}}
+	s.observe()
 	for _, a := range cfg.Agents {
 		if err := s.Add(a); err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"souk/bus/rawconn"
@@ -33,8 +34,11 @@ func (l narrow) Accept() (net.Conn, error) {
 type counting struct {
 	net.Listener
 	memory *memory
-	each   int      // what a connection takes beside connCost, from its start
-	only   networks // who else connects is told that he may not ask; nil: anybody may
+	// of all connections
+	traffic *measures
+
+	each int      // what a connection takes beside connCost, from its start
+	only networks // who else connects is told that he may not ask; nil: anybody may
 }
 
 func (l counting) Accept() (net.Conn, error) {
@@ -47,7 +51,8 @@ func (l counting) Accept() (net.Conn, error) {
 			c.Close()
 			continue
 		}
-		n := &conn{Conn: c, memory: l.memory}
+		n := &conn{Conn: c, memory: l.memory, traffic: l.traffic}
+		l.traffic.conns.Add(1)
 		n.takes.Store(int64(l.each))
 		if l.only != nil {
 			n.stranger = !l.only.have(addressIn(c.RemoteAddr().String()))
@@ -61,6 +66,8 @@ func (l counting) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	memory  *memory
+	traffic *measures
+	closed  sync.Once
 	serving atomic.Bool
 	came    atomic.Int64 // of a header: what it takes
 	takes   atomic.Int64 // beside connCost, until it is closed
@@ -71,6 +78,7 @@ type conn struct {
 
 // Close gives back what it takes.
 func (c *conn) Close() error {
+	c.closed.Do(func() { c.traffic.conns.Add(-1) })
 	c.memory.add(-int(c.takes.Swap(0)))
 	return c.Conn.Close()
 }
@@ -80,6 +88,7 @@ const freeHeader = 4 << 10
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.traffic.came.Add(int64(n))
 	if n == 0 || c.serving.Load() {
 		return n, err
 	}

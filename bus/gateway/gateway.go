@@ -21,6 +21,7 @@ import (
 	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/follow"
+	"souk/bus/metrics"
 	"souk/bus/openai"
 	"souk/bus/sight"
 )
@@ -34,6 +35,7 @@ type Deps struct {
 	Opens    <-chan struct{} // closed once its clients can have money, before which it is not ready
 	Log      *slog.Logger    // nil: slog.Default
 	Spans    *sight.Spans    // nil: none
+	Meter    metrics.Meter   // of what it counts and measures; nil: nobody collects that
 }
 
 // Server is one gateway. Any number of them serve the same keys.
@@ -64,6 +66,7 @@ type Server struct {
 	size     int                 // bytes of those
 	draining bool
 	stats    Stats
+	measures measures
 	idle     chan struct{} // closed when nothing is open while draining
 }
 
@@ -115,6 +118,7 @@ func New(c Config, d Deps) (*Server, error) {
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
 	}
 	s.memory.most = int64(c.MaxMemory - c.MaxConns*connCost) // connections have theirs from the start
+	s.measure()
 	s.items = newItems(c.KeepItems, c.MaxItemsKey, c.MaxItems, s.memory.add)
 	s.payers = newPayers(mostPayers, func(id string) (*client.Client, error) {
 		return s.reader.Client(client.Config{ID: id, BufferBytes: max(c.MaxUnread*4, 2*bus.AckWindow),
@@ -227,7 +231,7 @@ func (s *Server) serve(server *http.Server) error {
 	if s.c.ProxyHeader {
 		l = headed{l, s.proxies, s.c.HeaderWithin}
 	}
-	counted := counting{Listener: l, memory: &s.memory}
+	counted := counting{Listener: l, memory: &s.memory, traffic: &s.measures}
 	switch {
 	case s.d.TLS != nil:
 		counted.each = tlsCost

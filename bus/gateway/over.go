@@ -6,6 +6,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/openai"
+	"souk/bus/sight"
 )
 
 // fail ends the answer without its end. The first reason counts. Of several tasks the others are cancelled.
@@ -68,7 +69,7 @@ func (a *answer) finish() {
 	a.mu.Unlock()
 	a.s.lines.Add(line)
 	a.of.span.EndAs(&line)
-	a.s.finished(a, refused)
+	a.s.finished(a, refused, line)
 }
 
 // reckoned is a refusal with what all tasks are paid, as far as that is known. What is paid in part cannot be
@@ -92,12 +93,13 @@ func (a *answer) reckoned(why *refusal) *refusal {
 }
 
 // finished counts an answer that has ended, and keeps it for a while if it can be read again.
-func (s *Server) finished(a *answer, refused *refusal) {
+func (s *Server) finished(a *answer, refused *refusal, line sight.Line) {
 	s.keys.end(a.key.key)
 	a.payer.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, a)
+	s.tally(a, line)
 	switch {
 	case refused != nil:
 		s.stats.Cut[refused.code]++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/metrics"
 	"souk/bus/openai"
 )
 
@@ -34,6 +35,7 @@ func (s *Server) routes() http.Handler {
 		"POST /v1/messages/count_tokens":  s.says(s.countTokens),
 		"POST /v1/sessions/{session}/end": s.says(s.endSession),
 	} {
+		_, route, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
 			of := requestIn(r)
@@ -56,6 +58,11 @@ func (s *Server) routes() http.Handler {
 				defer s.memory.add(-header)
 				err = h(w, r, k)
 			}
+			code := bus.Code("")
+			if err != nil {
+				code = asRefusal(err).code
+			}
+			s.answered(route, code)
 			if err != nil {
 				s.refuse(w, r, err)
 			}
@@ -65,6 +72,7 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc(pattern, s.health)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.answered(metrics.Other, openai.CodeNoEndpoint)
 		s.refuse(w, r, noEndpoint(r))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -325,6 +325,16 @@ func (s *subscription) Stop() error {
 	return err
 }
 
+// Traffic counts what came and went over the connection, and how often it was lost and is back.
+func (b *Bus) Traffic() nats.Statistics { return b.nc.Stats() }
+
+// Dropped counts messages that came faster than their handlers took them.
+func (b *Bus) Dropped() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
+}
+
 func (b *Bus) Name() string              { return b.config.Name }
 func (b *Bus) Inbox() string             { return bus.InboxOf(b.config.Name) + "." + crypto.Text() }
 func (b *Bus) MaxPayload() int           { return int(b.nc.MaxPayload()) }

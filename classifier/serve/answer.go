@@ -35,6 +35,9 @@ var jsonHeader = bus.Header{"Content-Type": {"application/json"}}
 // answer counts and sends the one answer to the request.
 func (r *request) answer(a bus.Answer) {
 	s := r.s
+	if a.Accepted != nil {
+		s.placed.Record(time.Since(r.came).Seconds())
+	}
 	data, err := r.encode(a)
 	if most := s.d.Bus.MaxPayload(); err == nil && len(data) > most && a.Result != nil {
 		a.Result = classifier.Cut(a.Result, len(data), most)

@@ -15,6 +15,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/metrics"
 	"souk/bus/sight"
 	"souk/classifier"
 	"souk/classifier/model"
@@ -24,9 +25,10 @@ import (
 type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
-	Model    *model.Model // nil: the shipped one
-	Log      *slog.Logger // nil: slog.Default
-	Spans    *sight.Spans // nil: none
+	Model    *model.Model  // nil: the shipped one
+	Log      *slog.Logger  // nil: slog.Default
+	Spans    *sight.Spans  // nil: none
+	Meter    metrics.Meter // of what it counts and measures; nil: nobody collects that
 }
 
 // Server is one door. Any number of them share the work.
@@ -54,6 +56,7 @@ type Server struct {
 	since    atomic.Pointer[sign] // whatever is heard now was said after it; see pulse
 	heardNew chan struct{}        // something when a hub was heard for the first time
 
+	placed  *metrics.Recorder // seconds until a hub has given a task to an agent
 	crew    *follow.Crew
 	numbers atomic.Uint64
 	tasks   sync.WaitGroup
@@ -90,6 +93,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&classifier.Table{})
 	s.scratch.New = func() any { return new(model.Scratch) }
+	s.observe()
 	return s, nil
 }
 

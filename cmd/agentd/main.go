@@ -100,7 +100,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 			"together", "agents", twice)
 	}
 	s, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry,
-		Spans: p.Spans, Home: home, Log: p.Log, Engine: func(c agentd.EngineConfig) agentd.Engine {
+		Spans: p.Spans, Home: home, Log: p.Log, Meter: p.Meter(),
+		Engine: func(c agentd.EngineConfig) agentd.Engine {
 			e := vllm.New(c)
 			e.Spans = p.Spans
 			return e
@@ -111,34 +112,9 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	p.Awaits(func() string { return awaits(s.Stats()) })
 	p.Lacks(func() string { return unsold(s.Stats()) })
 	p.Serving(s.Ready(), func() any { return s.Stats() })
-	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
 	f := finder{discover: c.Discover, node: c.Agentd.Node, server: s, engine: newEngine, may: l.Speaks,
 		log: p.Log}
 	return f.run(ctx)
-}
-
-// gauges returns a node's figures for Prometheus.
-func gauges(s agentd.Stats) []daemon.Gauge {
-	off, caught, differs := 0, int64(0), int64(0)
-	for _, a := range s.Agents {
-		differs += a.Differs
-		for _, p := range a.Policies {
-			if p.Why != "" {
-				off++
-			}
-		}
-		for _, n := range a.Caught {
-			caught += n
-		}
-	}
-	return []daemon.Gauge{
-		{Name: "souk_agentd_policies_off", Help: "Runtime policies that are off for a while, of all agents.",
-			Value: float64(off)},
-		{Name: "souk_agentd_answers_caught", Help: "Answers so far that held what a policy looks for.",
-			Value: float64(caught), Counts: true},
-		{Name: "souk_agentd_usage_differs", Help: "Answers so far whose engine's usage was not what its token ids say.",
-			Value: float64(differs), Counts: true},
-	}
 }
 
 // IDs returns the node's id, and those of the agents in its file.

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"souk/agentd"
-	"souk/bus/policy"
 	"souk/cmd/daemon"
 )
 
@@ -100,23 +99,6 @@ func TestNoMarketThere(t *testing.T) {
 	if code, out := command(t, text); code != daemon.ExitWrong ||
 		!strings.Contains(out, "NATS at nats://127.0.0.1:1 did not answer within 1s") {
 		t.Errorf("%d %s", code, out)
-	}
-}
-
-// What Prometheus watches are the policies that are off now, all answers that were caught, and all whose
-// engine counted otherwise than it sent.
-func TestGauges(t *testing.T) {
-	s := agentd.Stats{Agents: make([]agentd.AgentStats, 2)}
-	s.Agents[0].Policies = []policy.State{{Hook: "guard", Why: "it panicked"}, {Hook: "adapter"}}
-	s.Agents[0].Caught, s.Agents[1].Caught = map[string]int64{"a": 2, "b": 1}, map[string]int64{"a": 4}
-	s.Agents[0].Differs, s.Agents[1].Differs = 2, 3
-	got := map[string]float64{}
-	for _, g := range gauges(s) {
-		got[g.Name] = g.Value
-	}
-	if got["souk_agentd_policies_off"] != 1 || got["souk_agentd_answers_caught"] != 7 ||
-		got["souk_agentd_usage_differs"] != 5 {
-		t.Errorf("%v", got)
 	}
 }
 

@@ -71,7 +71,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 	}
 	defer l.Close()
 	s, err := door.New(c.Classifier, door.Deps{Bus: l.Bus, Registry: l.Registry, Model: m, Log: p.Log,
-		Spans: p.Spans})
+		Spans: p.Spans, Meter: p.Meter()})
 	if err != nil {
 		return err
 	}

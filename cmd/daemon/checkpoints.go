@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"souk/bus/metrics"
 	"souk/bus/natsauth"
 	"souk/ledger/journal"
 	keeper "souk/ledger/witness/serve"
@@ -39,7 +40,7 @@ func (c Checkpoints) Validate() error {
 // there are no keys. creds is the file by which the process is known, state the file of what it has
 // cosigned. one says that it speaks with one other keeper of a journal.
 func (c Checkpoints) Keeper(j *journal.Journal, name, creds, state string, one bool,
-	log *slog.Logger) (*keeper.Keeper, error) {
+	log *slog.Logger, meter metrics.Meter) (*keeper.Keeper, error) {
 	if c == (Checkpoints{}) {
 		c.Key, c.Policy = natsauth.NotesBeside(creds)
 	}
@@ -61,7 +62,7 @@ func (c Checkpoints) Keeper(j *journal.Journal, name, creds, state string, one b
 		return nil, err
 	}
 	cfg := keeper.Config{Log: keys.Log, Witness: keys.Witness, Policy: c.Policy, State: state, Tree: t,
-		Other: journal.ErrOther, One: one, Logger: log}
+		Other: journal.ErrOther, One: one, Logger: log, Journal: name, Meter: meter}
 	if kept := t.Kept(); len(kept) > 0 {
 		last := kept[len(kept)-1]
 		cfg.Last, cfg.Frame = last.Note, last.Frame

@@ -11,7 +11,7 @@ import (
 func TestAJournalWithoutKeysIsWarnedOf(t *testing.T) {
 	var said bytes.Buffer
 	k, err := Checkpoints{}.Keeper(nil, "general", t.TempDir()+"/creds/general.creds", "", false,
-		slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn})), nil)
 	if k != nil || err != nil {
 		t.Fatal(k, err)
 	}

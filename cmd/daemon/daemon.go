@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -50,12 +51,6 @@ type Common struct {
 	Log    Log    `yaml:"log"`
 	Stop   Stop   `yaml:"stop"`
 	Traces Traces `yaml:"traces"`
-}
-
-// Health says where a daemon can be asked how it is.
-type Health struct {
-	// loopback host:port of /livez, /readyz, /stats and /metrics; empty: nowhere
-	Listen string `yaml:"listen"`
 }
 
 // Log says what is logged to stderr.
@@ -204,7 +199,7 @@ func Command[C Config](r Role[C]) *cobra.Command {
 				}
 				return checked(r.Name, r.As, cfg, c.OutOrStdout(), c.ErrOrStderr())
 			case probe:
-				return Failed(Probe(c.Context(), cfg.Sections().Health.Listen))
+				return Failed(Probe(c.Context(), cfg.Sections().Health))
 			}
 			return run(c.Context(), r.Name, cfg, func(ctx context.Context, p *Process) error {
 				return r.Serve(ctx, p, cfg)
@@ -254,9 +249,13 @@ func sectionsHelp(cfg Config) string {
 const commonHelp = `
 Sections that every daemon has, with their defaults:
 
-  health: {listen: ""}                 # address of /livez, /readyz, /stats (JSON) and /metrics (Prometheus);
-                                       # on loopback it answers to localhost, 127.0.0.1 and [::1] as Host
-                                       # alone, elsewhere without /stats, which says much; empty: none
+  health:                              # /livez, /readyz, /stats (JSON) and /metrics (Prometheus)
+    listen: ""                         # host:port; on loopback it answers to localhost, 127.0.0.1 and [::1]
+                                       # as Host alone; beyond loopback it wants tls or token_file, and shows
+                                       # no /stats, which says much; empty: nowhere
+    tls: {cert: "", key: ""}           # files in PEM, read again when renewed
+    token_file: ""                     # file of a secret of 16 characters and more: /metrics, and why /readyz
+                                       # is not, are shown to who sends it (Authorization: Bearer SECRET)
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
   traces: {file: ""}                   # spans, as lines of OTLP's JSON, 64 MB and as much before; a collector is
                                        # named by OTEL_EXPORTER_OTLP_ENDPOINT; 1 % is traced, or what
@@ -286,11 +285,11 @@ func run(ctx context.Context, name string, cfg Config, serve func(context.Contex
 	common := cfg.Sections()
 	log := common.Log.logger(errs).With("daemon", name)
 	slog.SetDefault(log)
-	p := &Process{Log: log, health: newHealth(name, Version())}
-	if err := p.health.listen(common.Health.Listen); err != nil {
+	p, err := Watched(name, common.Health, net.Listen, log)
+	if err != nil {
 		return Failed(err)
 	}
-	defer p.health.close()
+	defer p.Close()
 	log.Info("starting", "version", Version(), "pid", os.Getpid(), "health", p.health.address())
 	if warning != "" {
 		log.Warn(warning)
@@ -342,10 +341,8 @@ func (l Log) logger(w io.Writer) *slog.Logger {
 func (c *Common) complete(drain time.Duration) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Health.Listen != "" {
-		if err := CheckLoopback(c.Health.Listen); err != nil && !errors.Is(err, ErrRemote) {
-			wrong("health.listen: %w", err)
-		}
+	if err := c.Health.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	var level slog.Level
 	if level.UnmarshalText([]byte(c.Log.Level)) != nil {

@@ -2,16 +2,20 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
+
+	"souk/bus/metrics"
 )
 
 // health answers how a daemon is:
@@ -23,7 +27,7 @@ import (
 //	/metrics what of it Prometheus is to watch, as text
 //
 // On loopback it answers to loopback's names alone; see [ByLoopbackName]. Where other machines reach it, they
-// ask it by any name, and /stats is not shown: it says much.
+// ask it by any name, by TLS or with a token, and /stats is not shown: it says much.
 type health struct {
 	name, version string
 	began         time.Time
@@ -35,14 +39,15 @@ type health struct {
 	awaits   func() string
 	draining bool
 	stats    func() any
-	gauges   []func() []Gauge
+	figures  *figures
 
+	closed   chan struct{}
 	listener net.Listener
 	server   *http.Server
 }
 
 func newHealth(name, version string) *health {
-	return &health{name: name, version: version, began: time.Now()}
+	return &health{name: name, version: version, began: time.Now(), closed: make(chan struct{})}
 }
 
 // Serving has the daemon report itself ready once ready is closed. stats returns the values for /stats.
@@ -55,54 +60,16 @@ func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 	}
 	h.mu.Unlock()
 	go func() {
-		<-ready
-		p.Log.Info("ready", "after", time.Since(h.began).Round(time.Millisecond))
+		select {
+		case <-ready:
+			p.Log.Info("ready", "after", time.Since(h.began).Round(time.Millisecond))
+		case <-h.closed:
+		}
 	}()
 }
 
-// Gauge is a number that goes up and down; or a count, which only grows; or how many durations are up to each
-// of some bounds.
-type Gauge struct {
-	Name, Help string // of one line
-	Value      float64
-	Counts     bool    // it only grows
-	Within     *Within // instead of Value
-}
-
-// Within counts durations.
-type Within struct {
-	Bounds []time.Duration
-	Counts []int64 // up to each
-	Sum    time.Duration
-	Count  int64
-}
-
-// write is the metric as Prometheus reads it.
-func (g *Gauge) write(to io.Writer) {
-	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-	w := g.Within
-	if w == nil {
-		kind := "gauge"
-		if g.Counts {
-			kind = "counter"
-		}
-		fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s %[3]s\n%[1]s %[4]s\n", g.Name, g.Help, kind, number(g.Value))
-		return
-	}
-	fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s histogram\n", g.Name, g.Help)
-	for i, most := range w.Bounds {
-		fmt.Fprintf(to, "%s_bucket{le=%q} %d\n", g.Name, number(most.Seconds()), w.Counts[i])
-	}
-	fmt.Fprintf(to, "%s_bucket{le=\"+Inf\"} %d\n%[1]s_sum %[3]s\n%[1]s_count %[2]d\n", g.Name, w.Count,
-		number(w.Sum.Seconds()))
-}
-
-// Gauges adds to what /metrics shows.
-func (p *Process) Gauges(now func() []Gauge) {
-	p.health.mu.Lock()
-	defer p.health.mu.Unlock()
-	p.health.gauges = append(p.health.gauges, now)
-}
+// Meter makes the instruments of what the process counts and measures; nil where nobody collects them.
+func (p *Process) Meter() metrics.Meter { return p.health.figures.meter() }
 
 // Awaits has the daemon say what it waits for as long as it does not serve; "" is nothing in particular.
 func (p *Process) Awaits(what func() string) {
@@ -172,26 +139,39 @@ func (h *health) report() Report {
 	return r
 }
 
-func (h *health) listen(address string) error {
-	if address == "" {
+// most connections to it at once: whoever watches has one
+const mostWatching = 256
+
+func (h *health) listen(c Health, listen func(network, address string) (net.Listener, error)) error {
+	if c.Listen == "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", address)
+	secure, err := ServerTLS(c.TLS.Cert, c.TLS.Key)
+	if err == nil {
+		_, err = c.token()
+	}
+	if err != nil {
+		return fmt.Errorf("health.%w", err)
+	}
+	l, err := listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("health.listen: %w: choose another address, or set SOUK_HEALTH_LISTEN", err)
 	}
+	remote := errors.Is(CheckLoopback(c.Listen), ErrRemote)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		r := h.report()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		report := h.report()
+		if !c.shows(r) {
+			report.Not = nil // why is for those who may know; whether is for who starts it
+		}
 		w.Header().Set("Content-Type", "application/json")
-		if !r.Ready {
+		if !report.Ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(r)
+		json.NewEncoder(w).Encode(report)
 	})
-	remote := errors.Is(CheckLoopback(address), ErrRemote)
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /stats", c.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if remote {
 			http.Error(w, "/stats is shown where health.listen is on loopback", http.StatusNotFound)
 			return
@@ -207,26 +187,21 @@ func (h *health) listen(address string) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.Encode(v)
-	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		h.mu.Lock()
-		gauges := slices.Clone(h.gauges)
-		h.mu.Unlock()
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		for _, now := range gauges {
-			for _, g := range now() {
-				g.write(w)
-			}
-		}
-	})
-	h.listener = l
+	})))
+	mux.Handle("GET /metrics", c.guard(h.figures))
+	h.listener = netutil.LimitListener(l, mostWatching)
 	var handler http.Handler = mux
 	if !remote {
 		handler = ByLoopbackName(mux)
 	}
-	h.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10}
-	go h.server.Serve(l)
+	h.server = &http.Server{Handler: handler, TLSConfig: secure, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 30 * time.Second,
+		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0)}
+	if secure != nil {
+		go h.server.ServeTLS(h.listener, "", "")
+	} else {
+		go h.server.Serve(h.listener)
+	}
 	return nil
 }
 
@@ -238,33 +213,41 @@ func (h *health) address() string {
 }
 
 func (h *health) close() {
+	close(h.closed)
 	if h.server != nil {
 		h.server.Close()
 	}
 }
 
-// Probe asks a daemon's /readyz once. Its error says why it is not ready.
-func Probe(ctx context.Context, address string) error {
-	if address == "" {
+// Probe asks a daemon's /readyz once. Its error says why it is not ready, unless only a token shows that.
+func Probe(ctx context.Context, c Health) error {
+	if c.Listen == "" {
 		return errors.New("health.listen is not set: there is nobody to ask")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	scheme, transport := "http://", &http.Transport{DisableKeepAlives: true}
+	if c.TLS.Cert != "" { // whose names it has does not matter: nothing but whether it is ready is heard
+		scheme, transport.TLSClientConfig = "https://", &tls.Config{InsecureSkipVerify: true}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+c.Listen+"/readyz", nil)
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	var r Report
 	if err := json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&r); err != nil {
-		return fmt.Errorf("%s answers %s, and no report: is it a daemon of this market? (%w)", address,
+		return fmt.Errorf("%s answers %s, and no report: is it a daemon of this market? (%w)", c.Listen,
 			answer.Status, err)
 	}
 	if !r.Ready {
+		if len(r.Not) == 0 {
+			r.Not = []string{"/readyz says why to who sends the token of health.token_file"}
+		}
 		return fmt.Errorf("%s is not ready: %q", r.Daemon, r.Not)
 	}
 	return nil

@@ -204,15 +204,7 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 		})
 		go p.watch(life, c.what, c.where, c.up, c.refused)
 	}
-	p.Gauges(func() []Gauge {
-		n := l.Registry.Troubles()
-		return []Gauge{
-			{Name: "souk_etcd_full_total", Help: "Times that etcd was found to take nothing more.",
-				Value: float64(n.Full), Counts: true},
-			{Name: "souk_etcd_went_back_total", Help: "Times that etcd was found at an older revision.",
-				Value: float64(n.WentBack), Counts: true},
-		}
-	})
+	l.observe(p.Meter())
 	if role != bus.RoleGateway { // which writes nothing that lasts: it serves on
 		p.Lacks(func() string {
 			if err := l.Registry.Trouble(); err != nil {

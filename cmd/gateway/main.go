@@ -92,23 +92,11 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return fmt.Errorf("gateway.%w", err)
 	}
 	s, err := gateway.New(c.Gateway, gateway.Deps{Bus: l.Bus, Registry: l.Registry, Listener: at, TLS: secure,
-		Log: p.Log, Spans: p.Spans})
+		Log: p.Log, Spans: p.Spans, Meter: p.Meter()})
 	if err != nil {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
-	p.Gauges(func() []daemon.Gauge {
-		now := s.Stats()
-		return []daemon.Gauge{
-			{Name: "souk_gateway_memory_bytes", Help: "What requests and answers take, and what is kept of them.",
-				Value: float64(now.Memory)},
-			{Name: "souk_gateway_memory_limit_bytes", Help: "What they may take: gateway.max_memory without what " +
-				"is set aside for connections.", Value: float64(now.MemoryLimit)},
-			{Name: "souk_gateway_open", Help: "Answers that are open.", Value: float64(now.Open)},
-			{Name: "souk_gateway_kept", Help: "Answers that are kept for who comes back.",
-				Value: float64(now.Kept)},
-		}
-	})
 	id := c.Gateway.ID
 	return p.Alone(ctx, l, bus.GatewayKey(id), bus.RoleGateway, "gateway.id", id, s.Run)
 }

@@ -157,8 +157,8 @@ func TestServe(t *testing.T) {
 	for name, good := range map[string]func(float64) bool{
 		"souk_gateway_memory_bytes":       func(v float64) bool { return v > 1000 && v < 1<<20 },
 		"souk_gateway_memory_limit_bytes": func(v float64) bool { return v == 512<<20-8192*16<<10 },
-		"souk_gateway_open":               func(v float64) bool { return v == 0 },
-		"souk_gateway_kept":               func(v float64) bool { return v == 1 },
+		"souk_gateway_open_answers":       func(v float64) bool { return v == 0 },
+		"souk_gateway_kept_answers":       func(v float64) bool { return v == 1 },
 	} {
 		f := scrape(t, health)[name]
 		if f == nil || f.GetType() != dto.MetricType_GAUGE || f.GetHelp() == "" || len(f.Metric) != 1 ||

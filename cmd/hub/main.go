@@ -82,13 +82,14 @@ paid.`,
 }
 
 func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err error) {
-	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Hub.Journal), journal.Config{Log: p.Log})
+	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Hub.Journal),
+		journal.Config{Log: p.Log, Meter: p.Meter()})
 	if err != nil {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	signs, err := c.Checkpoints.Keeper(j, c.Hub.Journal, c.Market.Creds,
-		filepath.Join(c.Data, c.Hub.Journal+".witnessed"), true, p.Log)
+		filepath.Join(c.Data, c.Hub.Journal+".witnessed"), true, p.Log, p.Meter())
 	if err != nil {
 		return daemon.InData(err)
 	}
@@ -102,12 +103,11 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
 		Spans: p.Spans, Signs: signs, Expires: l.Expires, Close: closing,
 		Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
-		Hung:    follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung"))})
+		Hung:    follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung")), Meter: p.Meter()})
 	if err != nil {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
-	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
 	p.Lacks(s.Unready)
 	if err := s.Run(ctx); err != nil {
 		return err
@@ -116,30 +116,6 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""],
 		"rounds", st.Stats.Rounds, "cost", st.Cost, "premium", st.Premium)
 	return nil
-}
-
-// gauges returns a hub's figures for Prometheus, by the names that the paper on routers gives them.
-func gauges(st hubserve.Stats) []daemon.Gauge {
-	r := &st.Regime
-	rounds, owed := daemon.Within(st.Rounds), 0.0
-	for _, o := range st.Owed {
-		owed = max(owed, o.Seconds)
-	}
-	return []daemon.Gauge{
-		{Name: "souk_hub_owed_seconds",
-			Help: "Of the client whom the policy that shares slots owes most: seconds " +
-				"of a slot that it was due and did not have.", Value: owed},
-		{Name: "game_saturation_state",
-			Help:  "Regime of the domain: 0 below the knee, 1 transition, 2 saturated.",
-			Value: float64(r.Level)},
-		{Name: "game_router_temperature",
-			Help:  "Temperature by which agents are drawn; 0: the best is taken.",
-			Value: r.Temperature},
-		{Name: "game_rho", Help: "Tokens of tasks that run and wait, by those that the agents' caches hold.",
-			Value: r.Rho},
-		{Name: "game_routing_cost", Help: "Seconds that a round takes: quotes, clearing, check and records.",
-			Within: &rounds},
-	}
 }
 
 func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain} }

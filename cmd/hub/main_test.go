@@ -10,28 +10,7 @@ import (
 
 	"souk/bus/bustest"
 	"souk/cmd/daemon"
-	hubserve "souk/hub/serve"
 )
-
-// What Prometheus watches has the names that the paper on routers gives them; what a round takes is a
-// histogram.
-func TestGauges(t *testing.T) {
-	var st hubserve.Stats
-	st.Regime.Level, st.Regime.Temperature, st.Regime.Rho = 2, 0.8, 0.5
-	want := map[string]float64{"game_saturation_state": 2, "game_router_temperature": 0.8, "game_rho": 0.5,
-		"game_routing_cost": 0, "souk_hub_owed_seconds": 0}
-	all := gauges(st)
-	for _, g := range all {
-		v, ok := want[g.Name]
-		if !ok || v != g.Value || (g.Within != nil) != (g.Name == "game_routing_cost") {
-			t.Errorf("%s: %v, want %v", g.Name, g.Value, v)
-		}
-		delete(want, g.Name)
-	}
-	if len(want) > 0 {
-		t.Errorf("not there: %v", want)
-	}
-}
 
 // Each is a file or a command line that cannot work, and what it must say.
 func TestBadInput(t *testing.T) {

@@ -39,6 +39,8 @@ type Config struct {
 	Gateway  Block `yaml:"gateway"`  // whatever a gateway's own file may say under gateway
 
 	Traces daemon.Traces `yaml:"traces"` // where its spans go, beside a collector
+	// where it is asked how it is, and scraped; another port where that one is taken; default: nowhere
+	Health daemon.Health `yaml:"health"`
 }
 
 // Domain is one hub.
@@ -176,6 +178,9 @@ func (c Config) Validate() error {
 		if err != nil && !(errors.Is(err, daemon.ErrRemote) && g.BeyondLoopback()) {
 			bad("http: %w: give gateway.tls, or gateway.proxies that stand before it", err)
 		}
+	}
+	if err := c.Health.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if !(c.Speedup > 0 && c.Speedup <= 1e6) {
 		bad("speedup: %v, want above 0 and at most a million", c.Speedup)

@@ -43,10 +43,12 @@ var errNoDir = errors.New("the data directory has no name: --data is empty")
 
 // State tells other commands where the market of a data directory is.
 type State struct {
-	PID     int       `json:"pid"`
-	NATS    string    `json:"nats"`           // nats://127.0.0.1:port
-	Etcd    string    `json:"etcd"`           // https://127.0.0.1:port
-	HTTP    string    `json:"http,omitempty"` // http://127.0.0.1:port
+	PID  int    `json:"pid"`
+	NATS string `json:"nats"`           // nats://127.0.0.1:port
+	Etcd string `json:"etcd"`           // https://127.0.0.1:port
+	HTTP string `json:"http,omitempty"` // http://127.0.0.1:port
+	// http://127.0.0.1:port of /metrics and what is beside it
+	Health  string    `json:"health,omitempty"`
 	Started time.Time `json:"started"`
 	Domains []string  `json:"domains"`
 	Agents  []string  `json:"agents"`

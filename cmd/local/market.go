@@ -78,6 +78,7 @@ type Market struct {
 	hubs     []*hubserve.Server
 	door     *door.Server
 	gateway  *gateway.Server
+	health   *daemon.Process // of /metrics and what is beside it
 	node     *agentserve.Server
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
@@ -113,12 +114,64 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	spans, flush, err := daemon.Trace("market", o.Config.Traces, o.Log)
 	m.spans, m.opened = spans, append(m.opened, flush)
 	if err == nil {
+		err = m.watch()
+	}
+	if err == nil {
 		err = m.begin(ctx, o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// watch has the market be asked how it is, and measured, until it ends.
+func (m *Market) watch() (err error) {
+	m.health, err = daemon.Watched("market", m.cfg.Health, listenOrAny, m.log)
+	if err != nil {
+		return err
+	}
+	m.opened = append(m.opened, m.health.Close)
+	m.ledger.Meter = m.health.Meter()
+	m.health.Lacks(func() string {
+		if !m.selling() {
+			return ""
+		}
+		return m.unready()
+	})
+	m.health.Serving(m.sells, func() any { return m.stats() })
+	return nil
+}
+
+// selling reports whether the market sells, and so has all of its parts.
+func (m *Market) selling() bool {
+	select {
+	case <-m.sells:
+		return true
+	default:
+		return false
+	}
+}
+
+// stats are the counts of all parts.
+func (m *Market) stats() any {
+	var all struct {
+		Door    any   `json:"door,omitempty"`
+		Gateway any   `json:"gateway,omitempty"`
+		Hubs    []any `json:"hubs,omitempty"`
+		Node    any   `json:"node,omitempty"`
+	}
+	if !m.selling() {
+		return all
+	}
+	all.Door, all.Node = m.door.Stats(), m.node.Stats()
+	if m.gateway != nil {
+		all.Gateway = m.gateway.Stats()
+	}
+	for _, h := range m.hubs {
+		all.Hubs = append(all.Hubs, h.Stats())
+	}
+	return all
 }
 
 // begin brings the market up; the wait for room on its disk has a time of its own.

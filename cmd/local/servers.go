@@ -45,6 +45,7 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		return nil, nil, err
 	}
 	m.opened = append(m.opened, func() error { nats.Close(); return nil })
+	nats.Observe(m.health.Meter())
 	host, port, err := net.SplitHostPort(m.cfg.Listen)
 	if err != nil {
 		return nil, nil, err
@@ -67,6 +68,7 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		hush()
 		return etcd.Close()
 	})
+	etcd.Observe(m.health.Meter())
 	// of a market that was killed, or was of several processes: this directory is ours alone
 	if err := errors.Join(etcd.Unlock(ctx), etcd.RevokeLeases(ctx)); err != nil {
 		return nil, nil, err
@@ -77,6 +79,7 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		return nil, nil, err
 	}
 	m.state = State{PID: os.Getpid(), NATS: nats.URL(), Etcd: "https://" + etcd.Endpoint(),
+		Health:  m.health.Address(),
 		Started: time.Now().UTC()}
 	for _, d := range m.cfg.Domains {
 		m.state.Domains = append(m.state.Domains, d.Name)
@@ -101,7 +104,8 @@ func (m *Market) openJournal(name string) (*journal.Journal, error) {
 // signing signs a journal, and cosigns others', until the market ends.
 func (m *Market) signing(j *journal.Journal, name string) (*keeper.Keeper, error) {
 	files := daemon.Checkpoints{Key: m.keys.NotePath(name), Policy: m.keys.PolicyPath()}
-	k, err := files.Keeper(j, name, "", m.dir.Witnessed(name), name != ledger.Treasury, m.log)
+	k, err := files.Keeper(j, name, "", m.dir.Witnessed(name), name != ledger.Treasury, m.log,
+		m.health.Meter())
 	if err == nil {
 		m.opened = append(m.opened, k.Close)
 		m.whys = append(m.whys, k.Unready)
@@ -132,6 +136,7 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 		return err
 	}
 	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log, Signs: signs,
+		Meter:    m.health.Meter(),
 		Operator: func(token string) (string, string, error) { return creds.Operator(token, time.Now()) }})
 	if err != nil {
 		return err
@@ -155,7 +160,7 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 		}
 	}
 	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log,
-		Spans: m.spans}); err != nil {
+		Spans: m.spans, Meter: m.health.Meter()}); err != nil {
 		return err
 	}
 	return m.run(ctx, "door", m.door)
@@ -170,7 +175,7 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 	if err != nil {
 		return err
 	}
-	l, err := listenOrAny(m.cfg.HTTPAddress())
+	l, err := listenOrAny("tcp", m.cfg.HTTPAddress())
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
@@ -189,7 +194,7 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 		return errors.Join(fmt.Errorf("gateway.%w", err), l.Close())
 	}
 	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, TLS: secure,
-		Opens: m.sells, Log: m.log, Spans: m.spans})
+		Opens: m.sells, Log: m.log, Spans: m.spans, Meter: m.health.Meter()})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -200,11 +205,11 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 }
 
 // listenOrAny listens on an address, or on any port where that is taken.
-func listenOrAny(address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+func listenOrAny(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		host, _, _ := net.SplitHostPort(address)
-		return net.Listen("tcp", net.JoinHostPort(host, "0"))
+		return net.Listen(network, net.JoinHostPort(host, "0"))
 	}
 	return l, err
 }
@@ -230,7 +235,7 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 			return err
 		}
 		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log,
-			Learned: m.dir.Learned(d.Name), Signs: signs, Spans: m.spans})
+			Learned: m.dir.Learned(d.Name), Signs: signs, Spans: m.spans, Meter: m.health.Meter()})
 		if err != nil {
 			return err
 		}
@@ -256,7 +261,7 @@ func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Regi
 	}
 	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
 	m.node, err = agentserve.NewServer(c, agentserve.Deps{
-		Bus: b, Registry: registry, Log: m.log, Spans: m.spans,
+		Bus: b, Registry: registry, Log: m.log, Spans: m.spans, Meter: m.health.Meter(),
 		Engine: func(c agentd.EngineConfig) agentd.Engine {
 			e := vllm.New(c)
 			e.Spans = m.spans

@@ -164,6 +164,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 			return fmt.Errorf("%w (choose another address: infra.nats or SOUK_INFRA_NATS)", err)
 		}
 		defer nats.Close()
+		nats.Observe(p.Meter())
 		natsAt = nats.URL()
 		if err := keys.ServesAt(here(natsAt)); err != nil {
 			return err
@@ -181,6 +182,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 			hush()
 			err = errors.Join(err, etcd.Close())
 		}()
+		etcd.Observe(p.Meter())
 		etcdAt = etcd.Endpoint()
 		admit, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitWithin)
 		defer cancel()

@@ -56,13 +56,14 @@ journal is the clients' money; back it up.`,
 }
 
 func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
-	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Treasury.Journal), journal.Config{Log: p.Log})
+	j, err := journal.Open(filepath.Join(c.Data, "journal", c.Treasury.Journal),
+		journal.Config{Log: p.Log, Meter: p.Meter()})
 	if err != nil {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	signs, err := c.Checkpoints.Keeper(j, c.Treasury.Journal, c.Market.Creds,
-		filepath.Join(c.Data, c.Treasury.Journal+".witnessed"), false, p.Log)
+		filepath.Join(c.Data, c.Treasury.Journal+".witnessed"), false, p.Log, p.Meter())
 	if err != nil {
 		return daemon.InData(err)
 	}
@@ -74,7 +75,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	}
 	defer l.Close()
 	s, err := bank.New(c.Treasury, bank.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j,
-		LeaseTTL: c.LeaseTTL, Log: p.Log, Signs: signs, Operator: l.Operator, Expires: l.Expires})
+		LeaseTTL: c.LeaseTTL, Log: p.Log, Signs: signs, Operator: l.Operator, Expires: l.Expires,
+		Meter: p.Meter()})
 	if err != nil {
 		return err
 	}

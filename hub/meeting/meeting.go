@@ -271,6 +271,7 @@ func (r *Room) Counted(s *report.Stats) report.Stats {
 		if a := r.fleet.Find(x.Agent); a != nil {
 			x.Scores, x.State = a.Forecast.Answers.Scored(), r.fleet.State(&a.Agent)
 			x.Slots, x.Running, x.Free = a.Reg().Slots, a.Running(), a.Free(r.turn.Nano())
+			x.Second = r.Second(a)
 		}
 	})
 }

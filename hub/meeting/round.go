@@ -260,6 +260,12 @@ func Millis(d time.Duration) float64 {
 	return float64(min(d.Microseconds(), 1000*bus.MaxPatient)) / 1000
 }
 
+// Second returns what a second of an agent's slot costs now.
+func (r *Room) Second(a *Agent) market.Credits {
+	at := r.turn.Nano() / int64(time.Millisecond)
+	return r.turn.Book.Rates().Of(market.AgentID(a.ID()), at).PriceAt(at)
+}
+
 // Tell adds to what a hub says what there is to say of its agents.
 func (r *Room) Tell(s *bus.Status) {
 	var line predict.Line
@@ -271,13 +277,11 @@ func (r *Room) Tell(s *bus.Status) {
 		if by := a.Forecast.Line(); s.Agents == 0 || by != line {
 			line, ttft = by, a.Forecast.First(forecast.Typical).Microseconds()
 		}
-		at := r.turn.Nano() / int64(time.Millisecond)
-		rate := r.turn.Book.Rates().Of(market.AgentID(a.ID()), at)
 		rated, _ := a.Forecast.Answers.Rated()
 		status.Add(s, a.Reg().Slots, bus.ModelStatus{Model: a.Reg().Model, Pools: a.Reg().Pools, Agents: 1,
 			Free: a.Free(r.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
 			// of one that is kept as long as most
-			SlotPrice:   market.PerSecond(rate.PriceAt(at), a.Usual()),
+			SlotPrice:   market.PerSecond(r.Second(a), a.Usual()),
 			MaxModelLen: a.Reg().MaxModelLen, Cards: bus.Cards{Least: a.Reg().Price, Most: a.Reg().Price}})
 	}
 }

@@ -43,6 +43,17 @@ type Stats struct {
 
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
+	models map[string]*ModelStats
+	Models []ModelStats // likewise
+}
+
+// ModelStats counts what the agents of one model did, and what they have now.
+type ModelStats struct {
+	Model   string
+	Tasks   int64
+	Usage   market.Usage
+	Cost    market.Credits
+	Premium market.Credits
 }
 
 // AgentStats counts what one agent did.
@@ -64,12 +75,14 @@ type AgentStats struct {
 	// now, as the hub's rooms know it
 	Scores               []quality.Scored
 	Slots, Running, Free int
-	State                string // why it is given nothing; "": it is
+	Second               market.Credits // what a second of one of its slots costs
+	State                string         // why it is given nothing; "": it is
 }
 
 // New has counted nothing.
 func New() Stats {
-	return Stats{Voids: map[bus.Code]int64{}, agents: map[string]*AgentStats{}}
+	return Stats{Voids: map[bus.Code]int64{}, agents: map[string]*AgentStats{},
+		models: map[string]*ModelStats{}}
 }
 
 // mostAgents bounds the agents counted one by one; the rest are counted under "".
@@ -84,6 +97,17 @@ func (s *Stats) Agent(id string) *AgentStats {
 		s.agents[id] = &AgentStats{Agent: id}
 	}
 	return s.agents[id]
+}
+
+// Model returns the counts of a model, likewise.
+func (s *Stats) Model(name string) *ModelStats {
+	if s.models[name] == nil && len(s.models) >= mostAgents {
+		name = ""
+	}
+	if s.models[name] == nil {
+		s.models[name] = &ModelStats{Model: name}
+	}
+	return s.models[name]
 }
 
 // Ended counts how a hold has ended.
@@ -120,12 +144,24 @@ func (s *Stats) Ended(h *ledger.Hold, how settle.Ending) {
 	a.Cost += x.Cost
 	a.Premium += h.Due(x)
 	a.TTFTUS += how.Account.TTFTUS
+	m := s.Model(h.Model)
+	m.Tasks++
+	m.Usage.Prompt += how.Account.Usage.Prompt
+	m.Usage.Cached += how.Account.Usage.Cached
+	m.Usage.Output += how.Account.Usage.Output
+	m.Cost += x.Cost
+	m.Premium += h.Due(x)
 }
 
 // Copy returns the counts at this time; know adds what the hub's rooms know of an agent.
 func (s *Stats) Copy(know func(*AgentStats)) Stats {
 	x := *s
-	x.Voids, x.agents = maps.Clone(s.Voids), nil
+	x.Voids, x.agents, x.models = maps.Clone(s.Voids), nil, nil
+	x.Models = make([]ModelStats, 0, len(s.models))
+	for _, m := range s.models {
+		x.Models = append(x.Models, *m)
+	}
+	slices.SortFunc(x.Models, func(a, b ModelStats) int { return cmp.Compare(a.Model, b.Model) })
 	x.Agents = make([]AgentStats, 0, len(s.agents))
 	for _, a := range s.agents {
 		x.Agents = append(x.Agents, *a)

@@ -9,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"souk/bus"
+	"souk/bus/metrics"
 	"souk/hub"
 )
 
@@ -21,7 +22,6 @@ type Stats struct {
 	Decision Quantiles
 	Wait     Quantiles // the same of all tasks that were placed
 	Round    Quantiles // quotes, clearing, check and records of one round
-	Rounds   Within    `json:"-"` // the same, for Prometheus
 	Sync     Quantiles // append and sync
 	Quote    Quantiles // one quote, which a round may have to wait for
 	Quotes   map[bus.Code]int64
@@ -33,28 +33,37 @@ type Quantiles struct {
 	P50, P90, P99, Max time.Duration
 }
 
+// times takes durations of one kind, for /stats and for a collector.
+type times struct {
+	all *hdrhistogram.Histogram
+	to  *metrics.Recorder
+}
+
 // measures holds the times that only a clock can tell.
 type measures struct {
 	mu       sync.Mutex
-	decision *hdrhistogram.Histogram // arrival to dispatch sent, of tasks that found a slot free
-	wait     *hdrhistogram.Histogram // the same, of all
-	round    *hdrhistogram.Histogram // quotes, clearing, check and records of one round
-	sync     *hdrhistogram.Histogram // append and sync
-	quote    *hdrhistogram.Histogram
+	decision times // arrival to dispatch sent, of tasks that found a slot free
+	wait     times // the same, of all
+	round    times // quotes, clearing, check and records of one round
+	sync     times // append and sync
+	quote    times
 	refusals map[bus.Code]int64 // tasks that did not reach the Node
 	quotes   map[bus.Code]int64 // by what was said
 	bad      atomic.Int64       // messages that make no sense
 }
 
-func newMeasures() *measures {
+func newMeasures(m metrics.Meter, domain string) *measures {
 	// Nanoseconds up to an hour, to two digits.
 	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
-	return &measures{decision: h(), wait: h(), round: h(), sync: h(), quote: h(),
+	of := func(f *metrics.Family) times { return times{h(), families.Recorder(m, f, domain)} }
+	return &measures{decision: of(hubDecisionSeconds), wait: of(hubWaitSeconds), round: of(hubRoundSeconds),
+		sync: times{all: h()}, quote: of(hubQuoteSeconds),
 		refusals: map[bus.Code]int64{}, quotes: map[bus.Code]int64{}}
 }
 
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	h.RecordValue(min(max(100, int64(d)), int64(time.Hour)))
+func (t times) record(d time.Duration) {
+	t.all.RecordValue(min(max(100, int64(d)), int64(time.Hour)))
+	t.to.Record(d.Seconds())
 }
 
 func (m *measures) placed(now time.Time, all []hub.Placed) {
@@ -62,17 +71,17 @@ func (m *measures) placed(now time.Time, all []hub.Placed) {
 	defer m.mu.Unlock()
 	for _, p := range all {
 		d := now.Sub(p.Arrived)
-		record(m.wait, d)
+		m.wait.record(d)
 		if p.Free {
-			record(m.decision, d)
+			m.decision.record(d)
 		}
 	}
 }
 
-func (m *measures) one(h *hdrhistogram.Histogram, d time.Duration) {
+func (m *measures) one(of times, d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	record(h, d)
+	of.record(d)
 }
 
 func (m *measures) count(by map[bus.Code]int64, code bus.Code) {
@@ -81,7 +90,8 @@ func (m *measures) count(by map[bus.Code]int64, code bus.Code) {
 	by[code]++
 }
 
-func quantiles(h *hdrhistogram.Histogram) Quantiles {
+func quantiles(of times) Quantiles {
+	h := of.all
 	at := func(q float64) time.Duration { return time.Duration(h.ValueAtQuantile(q)) }
 	return Quantiles{Count: h.TotalCount(), P50: at(50), P90: at(90), P99: at(99),
 		Max: time.Duration(h.Max())}
@@ -103,32 +113,5 @@ func (s *Server) Stats() Stats {
 	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
 	st.Round, st.Sync, st.Quote = quantiles(m.round), quantiles(m.sync), quantiles(m.quote)
 	st.Quotes = maps.Clone(m.quotes)
-	st.Rounds = within(m.round)
 	return st
-}
-
-// Within counts durations up to each of some bounds.
-type Within struct {
-	Bounds []time.Duration
-	Counts []int64 // up to each
-	Sum    time.Duration
-	Count  int64
-}
-
-// bounds divide the times that rounds take.
-var bounds = []time.Duration{50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond,
-	500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
-	10 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond}
-
-func within(h *hdrhistogram.Histogram) Within {
-	w := Within{Bounds: bounds, Counts: make([]int64, len(bounds)), Count: h.TotalCount(),
-		Sum: time.Duration(h.Mean() * float64(h.TotalCount()))}
-	for _, bar := range h.Distribution() {
-		for i, most := range bounds {
-			if bar.Count > 0 && bar.To <= int64(most) {
-				w.Counts[i] += bar.Count
-			}
-		}
-	}
-	return w
 }

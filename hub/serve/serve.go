@@ -16,6 +16,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/metrics"
 	"souk/bus/sight"
 	"souk/hub"
 	"souk/hub/account"
@@ -38,6 +39,7 @@ type Deps struct {
 	Signs    *keeper.Keeper // of the journal; nil: nobody signs it
 	// when its creds end, the zero time: never; nil: it is not known
 	Expires func() time.Time
+	Meter   metrics.Meter // of what it counts and measures; nil: nobody collects that
 }
 
 // Server runs a Node.
@@ -113,7 +115,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, maxQueued), work: make(chan todo, maxGroups), broken: make(chan error, 1),
-		ready: make(chan struct{}), measures: newMeasures(),
+		ready: make(chan struct{}), measures: newMeasures(deps.Meter, cfg.Domain),
 		feed:  feed{begin: make(chan struct{}, 1)},
 		spans: spans{by: deps.Spans, domain: cfg.Domain, open: map[string]sight.Span{}},
 	}
@@ -124,6 +126,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s.stands.Asked = func(err error) { s.asked("leader", "who leads the domain is not known", err) }
 	s.stands.Doubt, s.stands.Idle = s.doubts, "not leading: nothing is awarded until the domain is led again"
 	node.Policies.Enters(s.watchdog.Enters)
+	s.observe()
 	return s, nil
 }
 

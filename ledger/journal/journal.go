@@ -20,6 +20,7 @@ import (
 
 	"souk/bus/etcdlog"
 	"souk/bus/life"
+	"souk/bus/metrics"
 	"souk/bus/regular"
 	"souk/bus/tip"
 	"souk/ledger"
@@ -40,6 +41,8 @@ type Config struct {
 	Log *slog.Logger
 	// SnapshotEvery so many frames Follow makes a snapshot. 0: 131072, which a start reads in half a second.
 	SnapshotEvery uint64
+	// Meter takes what a collector sees of the journal; nil: there is none.
+	Meter metrics.Meter
 
 	now func() time.Time // nil: time.Now
 }
@@ -89,6 +92,8 @@ type Journal struct {
 	ends     []int
 	starts   []int // of the frames' own bytes
 	sums     sums
+	wrote    int64             // bytes of frames since it was opened
+	saves    *metrics.Recorder // seconds of each sync
 }
 
 var _ ledger.Journal = (*Journal)(nil)
@@ -143,6 +148,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err := j.held(); err != nil {
 		return nil, errors.Join(err, j.store.Close(), home.Close())
 	}
+	j.observe()
 	return j, nil
 }
 
@@ -314,7 +320,9 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 	for len(frames) > 0 {
 		n, err := j.encode(frames)
 		if err == nil {
+			begun := time.Now()
 			err = j.store.Save(&j.state, j.entries)
+			j.saves.Record(time.Since(begun).Seconds())
 		}
 		if err != nil {
 			j.broken = fmt.Errorf("journal %s: append failed, nothing more is taken until a restart has read "+
@@ -322,6 +330,7 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 			return j.broken
 		}
 		j.keepSums(frames[:n])
+		j.wrote += int64(len(j.buf))
 		j.grew += int64(len(j.buf) + 64*n) // and what the log puts around each
 		j.last = frames[n-1]
 		j.last.Records = nil

@@ -52,10 +52,8 @@ func (s *Server) act(ready treasury.Ready, closed string) error {
 	s.settle(ready.Settle, closed)
 	var mark *tip.Mark // of what is durable now
 	for _, a := range ready.Answers {
-		if a.Reply.Code != "" {
-			s.refused.Add(1)
-		}
 		r := a.To.(request)
+		s.count(r.op, a.Reply.Code)
 		if closed == "" && r.req.Hub != "" {
 			if mark == nil {
 				mark = s.mark()

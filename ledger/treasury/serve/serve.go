@@ -16,6 +16,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/metrics"
 	"souk/ledger"
 	"souk/ledger/treasury"
 	keeper "souk/ledger/witness/serve"
@@ -33,6 +34,7 @@ type Deps struct {
 	Log      *slog.Logger // nil: slog.Default
 	// when its creds end, the zero time: never; nil: it is not known
 	Expires func() time.Time
+	Meter   metrics.Meter // of what it counts; nil: nobody collects that
 }
 
 // Server answers the treasury's requests on souk.v1.ledger.<op>.<who>, in msgpack or JSON as they came, while
@@ -63,8 +65,10 @@ type Server struct {
 	reads  map[string]reading // by hub
 	vouch  follow.Trouble     // with its saying what keys doors have
 
-	requests, refused, dropped, frames, records atomic.Int64
-	mu                                          sync.Mutex // of t, for Stats
+	requests, dropped, frames, records atomic.Int64
+
+	mu      sync.Mutex          // of t, for Stats
+	answers map[[2]string]int64 // by what was asked, and the outcome
 }
 
 // New replays the journal. It fails if the journal is not this treasury's or breaks a rule.
@@ -85,7 +89,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
 		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),
-		nudge: make(chan struct{}, 1), reads: map[string]reading{},
+		nudge: make(chan struct{}, 1), reads: map[string]reading{}, answers: map[[2]string]int64{},
 		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()), words: []byte(rand.Text()),
 	}
 	s.t = treasury.New(cfg, salt)
@@ -106,6 +110,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	if s.stands.Value, err = bus.EncodeEntry(&e); err != nil {
 		return nil, fmt.Errorf("treasury: %w", err)
 	}
+	s.observe()
 	return s, nil
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"souk/bus/metrics"
 	"souk/ledger"
 )
 
@@ -27,8 +28,14 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seq, _, _ := s.t.Book().Last()
+	refused := int64(0)
+	for of, n := range s.answers {
+		if of[1] != metrics.Code("") {
+			refused += n
+		}
+	}
 	return Stats{
-		Requests: s.requests.Load(), Refused: s.refused.Load(), Dropped: s.dropped.Load(),
+		Requests: s.requests.Load(), Refused: refused, Dropped: s.dropped.Load(),
 		Frames: s.frames.Load(), Records: s.records.Load(), Pending: len(s.queue),
 		Seq: seq, Epoch: s.epoch.Load(), Leading: s.Leading(), Awaited: s.stands.Awaited(),
 		Ended: s.t.Book().EndedHubs(), Balances: s.t.Book().Balances("*"),

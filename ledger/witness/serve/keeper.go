@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/metrics"
 	"souk/bus/regular"
 	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
@@ -43,6 +44,8 @@ type Config struct {
 	Other        error  // what Grow returns of a journal that is not the one that was signed
 	One          bool   // it speaks with one other; see [witness.Config]
 	Logger       *slog.Logger
+	Journal      string        // its name, for Meter
+	Meter        metrics.Meter // of how far it is signed; nil: nobody collects that
 }
 
 // signAfter is how long frames wait for a checkpoint that covers them.
@@ -121,6 +124,7 @@ func New(cfg Config) (*Keeper, error) {
 func (k *Keeper) Begin() {
 	ctx, end := context.WithCancel(context.Background())
 	k.ends = end
+	k.observe()
 	k.done.Go(func() {
 		k.mu.Lock()
 		k.sign(ctx.Done())
@@ -409,4 +413,47 @@ func (k *Keeper) Stats() *Stats {
 	s := &Stats{}
 	s.Signed, s.Cosigned = k.party.Progress()
 	return s
+}
+
+// what an operator sees of how a journal is signed; label journal is its name
+var (
+	families = metrics.Set{Labels: []string{"journal"}}
+
+	signedRecords = families.Gauge("souk_checkpoint_signed_records", "Records that the journal's newest "+
+		"checkpoint covers.")
+	cosignedRecords = families.Gauge("souk_checkpoint_cosigned_records", "Of these, those that the witness that is "+
+		"farthest has cosigned.")
+	uncosigned = families.Gauge("souk_checkpoint_uncosigned_seconds", "For how long something that is signed has not "+
+		"been cosigned; 0: all is. More than a minute is undecided to who audits.")
+	contradicted = families.Gauge("souk_checkpoint_contradicted", "1 where a journal that this process is a witness of was "+
+		"signed twice in one place, else 0.")
+)
+
+// observe has a collector read them. While the journal is read back, which may take long, it has the last.
+func (k *Keeper) observe() {
+	var signed, cosigned int64
+	var since time.Time // that not all is cosigned, or that some more was
+	amiss := false
+	families.Observe(k.cfg.Meter, func(say metrics.Say) {
+		if k.mu.TryLock() {
+			before := cosigned
+			signed, cosigned = k.party.Progress()
+			amiss = len(k.party.Contradictions()) > 0
+			k.mu.Unlock()
+			switch {
+			case cosigned >= signed:
+				since = time.Time{}
+			case since.IsZero() || cosigned > before:
+				since = time.Now()
+			}
+		}
+		say(signedRecords, float64(signed))
+		say(cosignedRecords, float64(cosigned))
+		behind := 0.0
+		if !since.IsZero() {
+			behind = time.Since(since).Seconds()
+		}
+		say(uncosigned, behind)
+		say(contradicted, metrics.Bool(amiss))
+	}, k.cfg.Journal)
 }
