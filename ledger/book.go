@@ -369,8 +369,10 @@ func (b *Book) Balances(glob string) []Balance {
 // Sums has the balances of all accounts of a kind together; what does not fit is left out.
 type Sums struct {
 	Prepaid, Available, Held, Payable, Surplus, Fee market.Credits
-	Clearing                                        market.Credits // on the way to other journals, or there
-	Clients, Low, Empty                             int            // that prepaid; with less than a credit, with none
+	// on the way to other journals, or there
+	Clearing market.Credits
+	// that prepaid; with less than a credit, with none
+	Clients, Low, Empty int
 }
 
 // Sums returns them.

@@ -18,8 +18,7 @@ import (
 
 var encoder = attribute.DefaultEncoder()
 
-// collected is what a collector gets: of each series, by its name and labels, the value, or the number of
-// times.
+// collected reads each series as a collector does: by its name and labels the value, or the number of times.
 func collected(t *testing.T, r sdk.Reader) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -92,10 +91,11 @@ func TestPartsOfOneProcess(t *testing.T) {
 // sum stays what it is.
 func TestNamesOfStrangersAreBounded(t *testing.T) {
 	var s Set
-	served, took := s.Counter("served_total", "Served.", "model"), s.Seconds("took_seconds", "Time.", nil, "model")
+	served := s.Counter("served_total", "Served.", "model")
+	took := s.Seconds("took_seconds", "Time.", nil, "model")
 	m, r := meter()
-	nasty := []string{"", "a\"}\nevil{", "\x1b[31mred", "\xff\xfe", "\u202eback", strings.Repeat("ä", 5000), "a\x00b",
-		"other", "plain/model-1.5:8b"}
+	nasty := []string{"", "a\"}\nevil{", "\x1b[31mred", "\xff\xfe", "\u202eback", strings.Repeat("ä", 5000),
+		"a\x00b", "other", "plain/model-1.5:8b"}
 	name := func(i int) string {
 		if i < len(nasty) {
 			return nasty[i]
