@@ -90,11 +90,11 @@ func (s *Server) observe() {
 	families.Observe(s.deps.Meter, func(say metrics.Say) {
 		var sums ledger.Sums
 		s.with(func(n *hub.Node) { sums = n.Book().Sums() })
-		s.say(say, s.Stats(), sums)
+		sayAll(say, s.Leading(), s.Stats(), sums)
 	}, s.cfg.Domain)
 }
 
-func (s *Server) say(say metrics.Say, st Stats, sums ledger.Sums) {
+func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Sums) {
 	count := func(f *metrics.Family, n int64, labels ...string) { say(f, float64(n), labels...) }
 	codes := func(f *metrics.Family, of map[bus.Code]int64) {
 		for code, n := range of {
@@ -105,7 +105,7 @@ func (s *Server) say(say metrics.Say, st Stats, sums ledger.Sums) {
 		say(f, metrics.Credits(c), labels...)
 	}
 
-	say(hubLeading, metrics.Bool(s.Leading()))
+	say(hubLeading, metrics.Bool(leads))
 	count(hubFaults, st.Faults)
 	count(hubArrived, st.Arrived)
 	count(hubTasks, 0, metrics.Code(""))
@@ -126,7 +126,7 @@ func (s *Server) say(say metrics.Say, st Stats, sums ledger.Sums) {
 	}
 	credits(hubFee, st.Fee)
 	codes(hubVoids, st.Voids)
-	s.sayAgents(say, st.Agents)
+	sayAgents(say, st.Agents)
 	count(hubMoved, st.Moved-st.Hedged, "failed")
 	count(hubMoved, st.Hedged, "hedged")
 	count(hubLate, st.Late)
@@ -158,7 +158,7 @@ func (s *Server) say(say metrics.Say, st Stats, sums ledger.Sums) {
 }
 
 // sayAgents says what the agents have now, by model, and what they did not do as they should.
-func (s *Server) sayAgents(say metrics.Say, all []report.AgentStats) {
+func sayAgents(say metrics.Say, all []report.AgentStats) {
 	type sum struct {
 		seconds market.Credits
 		n       int64
