@@ -7,6 +7,27 @@ import (
 	"souk/bus"
 )
 
+// A prompt of which it is not sure that the shorter context has room for it goes where it surely has: else
+// its client would be refused by the one engine what the other takes.
+func TestAPromptNearAContextGoesToALongerOne(t *testing.T) {
+	for tokens, want := range map[int]string{300: "small", 380: "big", 511: "big"} {
+		h := newHouse(t, nil)
+		for id, context := range map[string]int{"small": 512, "big": 8192} {
+			reg := registration(id, "llama", 1, 0.9, card(1, 1, 2))
+			if reg.MaxModelLen = context; id == "big" {
+				reg.Price = card(1, 1, 4)
+			}
+			h.must(h.register(reg))
+		}
+		h.must(h.step(h.task("ann", "t1", func(m *bus.Task) {
+			m.Model, m.MaxTokens, m.Prompt.Tokens = "llama", 8, tokens
+		})))
+		if got := h.agentOf(h.take("ann", "t1")); got != want {
+			t.Errorf("a prompt of about %d tokens goes to %s, want %s", tokens, got, want)
+		}
+	}
+}
+
 // Of two agents of a model the cheaper has a context of 512 tokens, and the other of 8192, with one slot
 // each. A task goes to none that would cut its answer while the other would not, free or not; only where all
 // would it is cut, where it is longest.

@@ -122,8 +122,9 @@ func (t *Task) obstacle(a *Agent, c *Class) estimate.Obstacle {
 func (r *Room) Goes(t *Task, a *Agent) bool { return t.obstacle(a, r.Of(a)) == estimate.None }
 
 // Fit finds the context that an agent must have to be given a task. Where some that it may use have room for
-// all of its max_tokens, that is the shortest of theirs, and else the longest there is: an answer is cut only
-// where all would cut it, whether they have a free slot or not. No bid decides that.
+// its prompt, as long as that may turn out, and for all of its max_tokens, that is the shortest of theirs,
+// and else the longest there is: a task is refused by an engine, or its answer cut, only where all would do
+// so, whether they have a free slot or not. No bid decides that.
 func (r *Room) Fit(t *Task) {
 	t.Least = 0
 	short, whole, longest := false, math.MaxInt, 0
@@ -133,8 +134,8 @@ func (r *Room) Fit(t *Task) {
 		if c != last && a.Stays() && t.obstacle(a, c) == estimate.None {
 			last = c
 			context, prompt := cmp.Or(c.Context, math.MaxInt), c.Line.Tokens(t.Prompt.Tokens)+t.Carried
-			if longest = max(longest, context); c.Pools == "" &&
-				(prompt >= context || bus.AnswerRoom(c.Context, prompt) < t.MaxTokens) {
+			if longest = max(longest, context); c.Pools == "" && // a guess at the most, as in Bound
+				(prompt*5/4+64 >= context || bus.AnswerRoom(c.Context, prompt) < t.MaxTokens) {
 				short = true
 			} else {
 				whole = min(whole, context)

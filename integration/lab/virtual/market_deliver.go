@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -104,12 +105,29 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 		r.most = payable(d, m.Engine.BlockSize)
 		s := &sale{r: r, agent: a, began: m.now,
 			stream: agentd.NewStream(m.now, d, a.core.Begin(d), 0)}
-		m.sales[s.r] = s
-		m.placed = append(m.placed, Placed{Request: s.r, Engine: a.i})
 		delete(m.requests, d.Task.ID)
+		if r.Prompt < cmp.Or(m.Setting.offer(a.i).Context, m.Setting.Context, usualContext) {
+			m.sales[s.r] = s
+			m.placed = append(m.placed, Placed{Request: s.r, Engine: a.i})
+		} else {
+			m.tooLong(s)
+		}
 	}
 	say(m, bus.DispatchSubject(a.id, domain), &reply, func(got *bus.DispatchReply) { m.step(got) })
 	m.tell(a)
+}
+
+// tooLong has an engine refuse a prompt that its context has no room for, as real ones do before they
+// compute.
+func (m *Market) tooLong(s *sale) {
+	if !s.r.own {
+		m.placed = append(m.placed, Placed{Request: s.r, Engine: Wait})
+	}
+	why := &agentd.EngineError{Code: bus.CodePromptTooLong, Message: "the prompt is longer than the context"}
+	d := s.stream.Dispatch()
+	e, _, err := s.stream.End(m.now, agentd.Answer{}, why, bus.MaxMessage)
+	m.fault(err)
+	m.after(m.Hop, func() { m.report(s.agent, d.Domain, s.agent.core.Ended(d, &e)) })
 }
 
 // payable returns how many tokens of an answer an agent relays, within a dispatch's limit and its price cap.
