@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -153,6 +154,40 @@ func BenchmarkWhole(b *testing.B) {
 	for i, name := range []string{"client", "http", "nethttp"} {
 		b.ReportMetric(float64(used[i].Microseconds())/float64(b.N)/10, name+"-us-cpu")
 	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// What lines and traces cost of the processor time of a whole answer over HTTP, in turns beside none.
+func BenchmarkSight(b *testing.B) {
+	text, traces := body(``), `traces: {file: "`+filepath.Join(b.TempDir(), "spans")+`%d"}`+"\n"
+	with := func(requests, more string) *house {
+		gateway := "gateway: {requests: {log: " + requests + "}, "
+		return start(b, strings.Replace(instant, "gateway: {", gateway, 1)+more)
+	}
+	names := []string{"none", "lines", "traces1%", "none-again", "traces100%"}
+	houses := []*house{with("off", ""), with("all", ""), with("off", fmt.Sprintf(traces, 1)), with("off", "")}
+	b.Setenv("OTEL_TRACES_SAMPLER", "always_on")
+	houses = append(houses, with("off", fmt.Sprintf(traces, 100)))
+	used := make([][]float64, len(houses)) // us for a whole answer, by turn
+	for turn := 0; b.Loop(); turn++ {
+		for i := range houses {
+			i = (i + turn) % len(houses) // nobody always goes first
+			begun := cpu()
+			for range 10 {
+				houses[i].over(b, text, true)
+			}
+			used[i] = append(used[i], float64((cpu()-begun).Microseconds())/10)
+		}
+	}
+	median := func(of []float64) float64 { slices.Sort(of); return of[len(of)/2] }
+	for i, name := range names[1:] {
+		ratios := make([]float64, len(used[0]))
+		for turn := range ratios {
+			ratios[turn] = 100 * (used[i+1][turn]/used[0][turn] - 1)
+		}
+		b.ReportMetric(median(ratios), name+"-%")
+	}
+	b.ReportMetric(median(used[0]), "us-cpu")
 	b.ReportMetric(0, "ns/op")
 }
 
