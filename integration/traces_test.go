@@ -61,8 +61,8 @@ func traced(t *testing.T, yaml string, ds ...replay.Dialogue) *tracing {
 			}
 		}
 	}))
-	t.Cleanup(server.Close) // after the market, which sends its last
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Cleanup(server.Close)                                                 // after the market, which sends its last
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", server.URL+"/v1/traces") // metrics go elsewhere
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-secret=collectors")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 	c.m = start(t, yaml, ds...)
@@ -284,7 +284,7 @@ func TestACollectorThatHangs(t *testing.T) {
 			}
 		}
 	}()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String())
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String()) // of metrics, too
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "40")
