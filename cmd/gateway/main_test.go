@@ -64,7 +64,7 @@ func TestBadConfiguration(t *testing.T) {
 func TestBeyondLoopback(t *testing.T) {
 	for _, text := range []string{"gateway: {tls: {cert: c.pem, key: k.pem}}\n", "gateway: {proxies: [10.0.0.7]}\n"} {
 		var errs bustest.Buffer
-		text = "listen: 0.0.0.0:8080\nhealth: {listen: 0.0.0.0:9408}\n" + text
+		text = "listen: 0.0.0.0:8080\nhealth: {listen: 0.0.0.0:9408, token_file: token}\n" + text
 		if code := run(t.Context(), write(t, text), &errs, "--check-config"); code != daemon.ExitOK {
 			t.Errorf("%s: exit code %d: %s", text, code, &errs)
 		}
