@@ -61,8 +61,9 @@ func traced(t *testing.T, yaml string, ds ...replay.Dialogue) *tracing {
 			}
 		}
 	}))
-	t.Cleanup(server.Close)                                                 // after the market, which sends its last
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", server.URL+"/v1/traces") // metrics go elsewhere
+	t.Cleanup(server.Close) // after the market, which sends its last
+	// metrics go elsewhere
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", server.URL+"/v1/traces")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-secret=collectors")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 	c.m = start(t, yaml, ds...)
