@@ -145,7 +145,10 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 		"door-1":   {"prefixes doors/door-1", "hubs/ hubs/math hubs/maths hubs/law"},
 		"gate-1":   {"gateways/gate-1", "hubs/ hubs/math hubs/maths hubs/law keys/ keys/k1"},
 		"treasury": {"treasury", "hubs/ hubs/math hubs/maths hubs/law"},
-		"operator": {"market/ market/math market/maths market/law keys/ keys/k1", ""},
+		"operator": {"market/ market/math market/maths market/law keys/ keys/k1",
+			"agents/ agents/a1 agents/a2 agents/a11 agents/b claims/ claims/a1 claims/b treasury " +
+				"hubs/ hubs/math hubs/maths hubs/law doors/ doors/door-1 doors/door-2 " +
+				"gateways/ gateways/gate-1 gateways/gate-2"},
 		"dev":      {}, "eye": {}, "nobody": {},
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {

@@ -41,7 +41,7 @@ hub.<d>.holdings.SELF          agent
 hub.<d>.ask.SELF               agent
 hub.<d>.taken.<p>.SELF         agent
 hub.<d>.recall.SELF            treasury
-hub.<d>.watch.SELF             viewer
+hub.<d>.watch.SELF             viewer operator
 agent.<a>.dispatch.SELF        domain
 agent.<a>.call.SELF            domain
 agent.<a>.control.SELF         domain
@@ -61,6 +61,8 @@ ledger.distribute.SELF         operator
 ledger.remit.SELF              operator
 ledger.refund.SELF             operator
 ledger.month.SELF              operator
+ledger.writeoff.SELF           operator
+ledger.sums.SELF               operator
 ledger.balance.SELF            client
 ledger.balance.<c>.SELF        gateway operator
 `
@@ -83,7 +85,7 @@ func ears(subject string, m member) bool {
 		return len(part) > 1 && (m.role == bus.RoleClient || m.role == bus.RoleGateway ||
 			m.role == bus.RoleDoor || m.role == bus.RoleOperator || m.role == bus.RoleViewer)
 	case "feed":
-		return len(part) > 1 && m.role == bus.RoleViewer
+		return len(part) > 1 && (m.role == bus.RoleViewer || m.role == bus.RoleOperator)
 	case "ledger":
 		return m.role == bus.RoleTreasury && len(part) > 1
 	}
