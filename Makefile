@@ -13,6 +13,8 @@ COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 PROGRAMS   := $(COMMANDS:%=bin/%)
 # What measures a market is a module of its own: who runs one neither links nor fetches its plots.
 LAB        := integration/lab
+# So is what reads the alerts as Prometheus does.
+ALERTS     := integration/alerts
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X souk/cmd/daemon.linked=$(VERSION)
 SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $(LAB)/go.mod $(LAB)/go.sum
@@ -21,7 +23,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test test-short fleet soak proofs bench pages goldens fuzz lint build cross release image deployment arm64 clean
+.PHONY: help run cluster test test-short fleet soak proofs bench pages dashboards alerts goldens fuzz lint build cross release image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +153,7 @@ endef
 test-race:
 	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST))
 test-plain:
+	$(GO) -C $(ALERTS) $(TEST) .
 	$(call plain,.,$(LONG) $(SIDE) $(ALONE),$(HEAVY_IN))
 lab-race:
 	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
@@ -162,6 +165,7 @@ ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
 	$(GO) $(TEST) -p 4 ./...
 	$(GO) -C $(LAB) $(TEST) -p 4 ./...
+	$(GO) -C $(ALERTS) $(TEST) .
 else
 	@$(MAKE) --no-print-directory -k -j2 $(PARTS)
 endif
@@ -169,6 +173,7 @@ endif
 test-short: ## the same without the race detector and without what is long; each package has a part in it
 	$(GO) $(TEST) -p 4 -short $(addprefix ./,integration/gateway $(FIRST)) ./...
 	$(GO) -C $(LAB) $(TEST) -p 4 -short ./...
+	$(GO) -C $(ALERTS) $(TEST) .
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
@@ -194,6 +199,12 @@ bench: build ## measure, and end with one table: a row per bar, asked and measur
 pages: build ## every page of integration/results anew, and the front page: forty minutes of processor time; ARGS="--only crowd,games" makes these, ARGS=--clock also those by the clock
 	@bin/lab pages $(ARGS)
 
+dashboards: bin/lab ## deploy/grafana anew: dashboards for Grafana, rules for Prometheus
+	@bin/lab grafana
+
+alerts: build ## each alert of deploy/grafana fires and falls silent by Prometheus's own engine, which is fetched and compiled, some minutes; some in a running cluster
+	SOUK_BIN=$(CURDIR)/bin $(GO) -C $(ALERTS) test -count=1 -timeout 20m ./fire
+
 # Tests that compare with files in testdata which -update writes anew.
 GOLDEN := market market/flow ledger hub hub/regime/router hub/predict hub/predict/tree
 GOLDEN += bus/reader classifier
@@ -215,6 +226,7 @@ lint: ## gofmt, go vet, staticcheck where it is installed, and how much code the
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted: $$bad"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) -C $(LAB) vet ./...
+	$(GO) -C $(ALERTS) vet .
 	@if command -v staticcheck >/dev/null; then staticcheck ./... && cd $(LAB) && staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
 	@$(GO) test -count=1 -run 'TestSize$$' -v ./integration/house | sed -n 's/.*size_test.go:[0-9]*: //p;/^FAIL/q1'
 

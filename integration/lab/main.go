@@ -28,7 +28,8 @@ func root() *cobra.Command {
   lab routers      routers that have learned, beside the best single model; lab learn makes their weights
   lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
   lab train        the classifier's model, made and judged anew
-  lab release      what users download: archives, bills of materials, checksums`,
+  lab release      what users download: archives, bills of materials, checksums
+  lab grafana      dashboards and alerts of deploy/grafana`,
 		Version:       daemon.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -39,6 +40,6 @@ func root() *cobra.Command {
 		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
 		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
 		floodCommand(), trainCommand(), evalCommand(), learnCommand(), routersCommand(), loadCommand(),
-		experimentCommand(), fitCommand(), releaseCommand())
+		experimentCommand(), fitCommand(), releaseCommand(), grafanaCommand())
 	return c
 }
