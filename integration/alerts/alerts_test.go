@@ -1,5 +1,5 @@
-// Package alerts reads deploy/grafana as Prometheus does. It is a module of its own: whoever runs a market, or
-// measures one, neither links nor fetches Prometheus.
+// Package alerts reads deploy/grafana as Prometheus does. It is a module of its own: whoever runs a
+// market, or measures one, neither links nor fetches Prometheus.
 package alerts
 
 import (
@@ -21,15 +21,22 @@ const (
 	manual = "../../deploy/metrics.md"
 )
 
-// rules is what is read of a file of rules.
+var (
+	// the query of a filter of Grafana's: its metric and its label
+	values = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
+	// a row of the manual: name, kind, labels
+	metric = regexp.MustCompile("(?m)^\\| `(souk_\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
+)
+
+// rules has the part of a file of rules that is read here.
 type rules struct {
 	Groups []struct {
 		Rules []struct{ Record, Alert, Expr string }
 	}
 }
 
-// expressions returns all that are in the dashboards and the rules, by where they stand, and the names that rules
-// record.
+// expressions returns all that are in the dashboards and the rules, by where they stand, and the names
+// that rules record.
 func expressions(t *testing.T) (all map[string][]string, recorded []string) {
 	t.Helper()
 	all = map[string][]string{}
@@ -77,7 +84,7 @@ func expressions(t *testing.T) (all map[string][]string, recorded []string) {
 			}
 		}
 		for _, v := range board.Templating.List {
-			if m := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(v.Query); m != nil {
+			if m := values.FindStringSubmatch(v.Query); m != nil {
 				at := filepath.Base(path) + ": filter " + m[2]
 				all[at] = append(all[at], "count by ("+m[2]+") ("+m[1]+")")
 			} else if v.Type == "query" {
@@ -99,7 +106,7 @@ func exported(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(souk_\\w+)` \\| (\\w+) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range metric.FindAllStringSubmatch(string(text), -1) {
 		names := regexp.MustCompile(`\w+`).FindAllString(row[3], -1)
 		out[row[1]] = names
 		if row[2] == "histogram" {
@@ -114,8 +121,8 @@ func exported(t *testing.T) map[string][]string {
 	return out
 }
 
-// Each expression is one of Prometheus's, reads only metrics that processes export or rules record, and asks them
-// for no label that they lack. A sum by instance is one by what Prometheus itself adds.
+// Each expression is one of Prometheus's, reads only metrics that processes export or rules record, and
+// asks them for no label that they lack. A sum by instance is one by what Prometheus itself adds.
 func TestExpressions(t *testing.T) {
 	all, recorded := expressions(t)
 	known := exported(t)

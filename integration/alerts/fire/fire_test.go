@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Pages of a market that is well, and for each alert what is otherwise where it is to fire. @ stands for the
-// number of the scrape: a counter that grows.
+// Pages of a market that is well, and for each alert what is otherwise where it is to fire. @ stands for
+// the number of the scrape: a counter that grows.
 const well = `
 souk_hub_leading{hub="math"} 1
 souk_treasury_leading 1
@@ -52,8 +52,8 @@ souk_hub_policies_off{hub="math"} 0
 souk_agentd_policies_off 0
 `
 
-// ills has for each alert the lines that take the place of those of the same name and labels; a line that begins
-// with ! goes.
+// ills has for each alert the lines that take the place of those of the same name and labels; a line that
+// begins with ! goes.
 var ills = map[string]string{
 	"SoukHubNotLed":      `!souk_hub_leading{hub="math"}`,
 	"SoukTreasuryNotLed": "souk_treasury_leading 0",
@@ -84,7 +84,7 @@ var ills = map[string]string{
 	"SoukPolicyOff":     "souk_agentd_policies_off 1",
 }
 
-// page is one with ills, at a scrape.
+// page returns one with ills, at a scrape.
 func page(ill string, scrape int) []byte {
 	lines := map[string]string{}
 	for line := range strings.Lines(well + ill) {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// cluster is a market of processes, by `souk cluster`, which is on the folder of commands that SOUK_BIN names.
+// cluster is a market of processes, by `souk cluster`, which is on the folder of commands that SOUK_BIN
+// names.
 type cluster struct {
 	targets []string       // addresses of metrics
 	pids    map[string]int // of processes, by name
@@ -94,8 +95,9 @@ func start(t *testing.T) *cluster {
 	return found
 }
 
-// In a market that runs no alert fires; where a part hangs the one that says so does, within thirty seconds of
-// Prometheus's time beyond the time that the market needs to see it, and falls silent once it goes on.
+// In a market that runs no alert fires; where a part hangs the one that says so does, within thirty
+// seconds of Prometheus's time beyond the time that the market needs to see it, and falls silent once it
+// goes on.
 func TestFaultsOfARunningMarket(t *testing.T) {
 	c := start(t)
 	p := open(t)
@@ -115,7 +117,8 @@ func TestFaultsOfARunningMarket(t *testing.T) {
 		return now
 	}
 	// what is true of a young market: a checkpoint may still wait for its witness
-	if now := play(time.Minute, func(now []string) bool { return len(now) == 0 && p.now.Unix() > 1_800_000_300 }); len(now) > 0 {
+	now := play(time.Minute, func(now []string) bool { return len(now) == 0 && p.now.Unix() > 1_800_000_300 })
+	if len(now) > 0 {
 		t.Fatalf("in a market that is well: %v", now)
 	}
 	for _, fault := range []struct{ process, alert string }{

@@ -1,5 +1,5 @@
-// Package fire has Prometheus's own engine judge the alerts of deploy/grafana: each one on what processes would
-// export where it is to fire, and some in a market that runs, by faults.
+// Package fire has Prometheus's own engine judge the alerts of deploy/grafana: each one on what processes
+// would export where it is to fire, and some in a market that runs, by faults.
 package fire
 
 import (
@@ -25,8 +25,8 @@ import (
 // step is the time between two scrapes, and between two evaluations of the rules.
 const step = 10 * time.Second
 
-// prometheus scrapes and evaluates as the real one does, by a clock of its own: an hour takes as long as its
-// scrapes do.
+// prometheus scrapes and evaluates as the real one does, by a clock of its own: an hour takes as long as
+// its scrapes do.
 type prometheus struct {
 	t       testing.TB
 	db      *tsdb.DB
@@ -55,10 +55,11 @@ func open(t testing.TB) *prometheus {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	// a target that is not reached is gone at the next evaluation, as in the real one, where it is stale
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute,
-		LookbackDelta: step + step/2}) // a target that is not reached is gone at the next evaluation, as it is stale
-	p := &prometheus{t: t, db: db, query: rules.EngineQueryFunc(engine, db), alerts: map[string]*rules.AlertingRule{},
-		now: time.Unix(1_800_000_000, 0)}
+		LookbackDelta: step + step/2})
+	p := &prometheus{t: t, db: db, query: rules.EngineQueryFunc(engine, db),
+		alerts: map[string]*rules.AlertingRule{}, now: time.Unix(1_800_000_000, 0)}
 	parse := parser.NewParser(parser.Options{})
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
@@ -76,8 +77,9 @@ func open(t testing.TB) *prometheus {
 					t.Fatal(err)
 				}
 			}
-			p.alerts[r.Alert] = rules.NewAlertingRule(r.Alert, e, time.Duration(hold), 0, labels.EmptyLabels(),
-				labels.EmptyLabels(), labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
+			none := labels.EmptyLabels()
+			p.alerts[r.Alert] = rules.NewAlertingRule(r.Alert, e, time.Duration(hold), 0, none, none,
+				none, "", true, slog.New(slog.DiscardHandler))
 		}
 	}
 	return p
@@ -86,7 +88,8 @@ func open(t testing.TB) *prometheus {
 // take adds a page of metrics of a target.
 func (p *prometheus) take(instance string, page []byte) {
 	p.t.Helper()
-	read, err := textparse.New(page, "text/plain; version=0.0.4", labels.NewSymbolTable(), textparse.ParserOptions{})
+	const kind = "text/plain; version=0.0.4"
+	read, err := textparse.New(page, kind, labels.NewSymbolTable(), textparse.ParserOptions{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

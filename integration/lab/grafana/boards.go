@@ -16,7 +16,8 @@ func quantiles(metric, filter, by string) []Line {
 		if by != "" {
 			labels, name = "le, "+by, q.name+" {{"+by+"}}"
 		}
-		all = append(all, Line{name, "histogram_quantile(" + q.of + ", " + rate(metric+"_bucket"+filter, labels) + ")"})
+		by := rate(metric+"_bucket"+filter, labels)
+		all = append(all, Line{name, "histogram_quantile(" + q.of + ", " + by + ")"})
 	}
 	return all
 }
@@ -26,7 +27,7 @@ const (
 	ofAgent = `{agent=~"$agent"}`
 )
 
-// Dashboards are those of a market, the overview first.
+// Dashboards returns those of a market, the overview first.
 func Dashboards() []Dashboard { return []Dashboard{overview(), hubs(), nodes(), gateways(), money()} }
 
 func overview() Dashboard {
@@ -179,7 +180,8 @@ func gateways() Dashboard {
 						{"connections", "sum(souk_gateway_connections)"}}},
 				{"Memory", "Of requests and answers, beside the limit.", Lines, Bytes,
 					[]Line{{"{{instance}}", "souk_gateway_memory_bytes"}, {"limit", "min(souk_gateway_memory_limit_bytes)"}}},
-				{"Bytes", "A second.", Lines, Rate, []Line{{"{{way}}", rate("souk_gateway_bytes_total", "way")}}},
+				{"Bytes", "A second.", Lines, Rate,
+					[]Line{{"{{way}}", rate("souk_gateway_bytes_total", "way")}}},
 			}},
 			{"Doors", []Panel{
 				{"Tasks", "A second, by outcome.", Lines, PerSecond,
@@ -215,7 +217,8 @@ func money() Dashboard {
 					[]Line{{"{{balance}}", "sum by (balance) (souk_treasury_clients)"}}},
 			}},
 			{"The record", []Panel{
-				{"Sync", "Until frames are durable.", Lines, Seconds, quantiles("souk_journal_sync_seconds", "", "journal")},
+				{"Sync", "Until frames are durable.", Lines, Seconds,
+					quantiles("souk_journal_sync_seconds", "", "journal")},
 				{"Written", "Bytes a second.", Lines, Rate,
 					[]Line{{"{{journal}}", rate("souk_journal_bytes_total", "journal")}}},
 				{"Disk free", "Beside what it needs.", Lines, Bytes,

@@ -1,5 +1,6 @@
-// Package grafana generates what an operator watches a market with: dashboards for Grafana, and recording and
-// alerting rules for Prometheus. Their expressions read what the processes export (deploy/metrics.md).
+// Package grafana generates what an operator watches a market with: dashboards for Grafana, and recording
+// and alerting rules for Prometheus. Their expressions read what the processes export
+// (deploy/metrics.md).
 package grafana
 
 import (
@@ -47,8 +48,8 @@ type Row struct {
 	Panels []Panel
 }
 
-// Dashboard is a page of panels. Each of Filters is a label of the metric after it, whose values the reader
-// chooses from; expressions have it as $label.
+// Dashboard is a page of panels. Each of Filters is a label of the metric after it, whose values the
+// reader chooses from; expressions have it as $label.
 type Dashboard struct {
 	Name, Title, Text string // Name is that of its file
 	Filters           []Filter
@@ -77,7 +78,8 @@ func (d Dashboard) JSON() ([]byte, error) {
 		panels = append(panels, panel)
 	}
 	for _, row := range d.Rows {
-		add(map[string]any{"type": "row", "title": row.Title, "collapsed": false, "panels": []any{}}, 0, 24, 1)
+		heading := map[string]any{"type": "row", "title": row.Title, "collapsed": false, "panels": []any{}}
+		add(heading, 0, 24, 1)
 		y++
 		x, tall := 0, 0
 		for _, p := range row.Panels {
@@ -120,8 +122,8 @@ func (p Panel) json(source map[string]any) map[string]any {
 		}
 		targets = append(targets, target)
 	}
-	out := map[string]any{"type": string(p.Look), "title": p.Title, "description": p.Text, "datasource": source,
-		"targets": targets, "fieldConfig": map[string]any{
+	out := map[string]any{"type": string(p.Look), "title": p.Title, "description": p.Text,
+		"datasource": source, "targets": targets, "fieldConfig": map[string]any{
 			"defaults": map[string]any{"unit": string(p.Unit), "min": 0}, "overrides": []any{}}}
 	switch p.Look {
 	case Lines:
