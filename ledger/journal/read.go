@@ -21,15 +21,17 @@ type Reader struct {
 	segs []segment
 	cur  int
 
-	buf    []byte // the current segment, as last read
-	off    int64  // of the next record in it
-	head   int    // records of the segment's head that were read
-	crc    uint32 // of everything before
-	before uint32 // that of the record read last
-	last   uint64 // frame read last
-	sure   uint64 // up to this one all are known to be there
-	piece  int64  // of the segment, read last
-	epoch  int64
+	buf []byte // the current segment, as last read
+	// all of it was read, once another followed it: nothing more is written to it
+	complete bool
+	off      int64  // of the next record in it
+	head     int    // records of the segment's head that were read
+	crc      uint32 // of everything before
+	before   uint32 // that of the record read last
+	last     uint64 // frame read last
+	sure     uint64 // up to this one all are known to be there
+	piece    int64  // of the segment, read last
+	epoch    int64
 
 	witnesses []witness
 }
@@ -69,6 +71,7 @@ func (r *Reader) begin(most int64) error {
 func (r *Reader) load() error { return r.loadUpTo(maxSegment) }
 
 func (r *Reader) loadUpTo(most int64) error {
+	r.complete = most == maxSegment && len(r.segs) > r.cur+1
 	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
 	switch {
 	case errors.Is(err, regular.ErrNot), errors.Is(err, regular.ErrLong):
@@ -129,7 +132,7 @@ func (r *Reader) Next() (Entry, error) {
 		} else if more {
 			continue
 		}
-		if !reloaded {
+		if !reloaded && !r.complete {
 			// The buffer may be older than the file.
 			reloaded = true
 			if err := r.load(); err != nil {
@@ -258,8 +261,10 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 	if len(segs) > r.cur+1 {
 		// The writer went on to another file. This one is complete now: whole records, then nothing (a crash
 		// may have left it as long as it was allocated).
-		if err := r.load(); err != nil {
-			return false, err
+		if r.segs = segs; !r.complete {
+			if err := r.load(); err != nil {
+				return false, err
+			}
 		}
 		if rest := r.buf[min(int64(len(r.buf)), r.off):]; !allZero(rest) {
 			if _, gap = readRecord(r.buf[r.off:], r.off, r.crc); gap == nil {
@@ -267,7 +272,6 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 			}
 			return false, r.damage(gap.why)
 		}
-		r.segs = segs
 		if next := segs[r.cur+1]; next.first != r.last+1 {
 			return false, r.damage(fmt.Sprintf("the next segment begins with frame %d, where frame %d "+
 				"follows", next.first, r.last+1))
