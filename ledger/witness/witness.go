@@ -72,7 +72,9 @@ type Party struct {
 type seen struct {
 	Note    string `json:"note"`              // cosigned last
 	Against string `json:"against,omitempty"` // a note by the same key that contradicts it
-	at      checkpoint.Checkpoint
+	// by which Against was to go on Note, and does not; empty: both are of one size
+	Proof []byte `json:"proof,omitempty"`
+	at    checkpoint.Checkpoint
 }
 
 // MaxState bounds the bytes of a party's state.
@@ -347,7 +349,11 @@ func (p *Party) cosign(peer string, a *bus.Attest, now time.Time) (changed bool,
 		return false, nil // it was overtaken: the last one says from where on
 	case c.Size == was.Size:
 		return false, nil // cosigned already
-	case !goesOn(c, was, a.Proof):
+	case goesOn(c, was, a.Proof):
+	case s != nil && len(a.Proof) > 0 && len(a.Proof)%sha256.Size == 0 && len(a.Proof) <= maxNote:
+		s.Against, s.Proof = string(a.Note), a.Proof
+		return true, errors.New(s.contradiction())
+	default:
 		return false, fmt.Errorf("the checkpoint of %s of %d records is not proven to go on the one of %d that was "+
 			"cosigned last", peer, c.Size, was.Size)
 	}
@@ -379,11 +385,16 @@ func goesOn(c, was checkpoint.Checkpoint, proof []byte) bool {
 }
 
 func (s *seen) contradiction() string {
+	if len(s.Proof) > 0 {
+		c, _ := checkpoint.Peek([]byte(s.Against)) // it was read
+		return fmt.Sprintf("%s has signed a checkpoint of %d records that by its own proof does not go on the one of %d: "+
+			"the two and the proof are kept, and nothing of it is cosigned any more", s.at.Origin, c.Size, s.at.Size)
+	}
 	return fmt.Sprintf("%s has signed two checkpoints of %d records with different roots: both are kept, and nothing "+
 		"of it is cosigned any more", s.at.Origin, s.at.Size)
 }
 
-// Contradictions say which journals were signed twice in one place.
+// Contradictions say which journals were signed twice in one place, or do not go on what was signed.
 func (p *Party) Contradictions() (all []string) {
 	for _, origin := range slices.Sorted(maps.Keys(p.seen)) {
 		if s := p.seen[origin]; s.Against != "" {

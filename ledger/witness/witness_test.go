@@ -331,6 +331,43 @@ func TestTwoNotesThatContradictEachOther(t *testing.T) {
 	fork.says("another root", fork.Doubt())
 }
 
+// A longer journal that does not go on what was cosigned is evidence, too, with the proof by which it was to,
+// also after a restart.
+func TestAProofThatFailsIsEvidence(t *testing.T) {
+	m := newMarket(t)
+	hub, treasury := m.begin("math", "a", "b", "c"), m.begin("treasury", "o")
+	talk(hub, treasury)
+	fork := m.begin("math", "a", "x", "c", "d", "e")
+	fork.told("treasury", &bus.Attest{Of: "souk/treasury"})
+	var err error
+	a := &bus.Attest{Of: "souk/math", Note: fork.note, Old: 3}
+	fork.held["souk/treasury"] = 3 // it hides what it knows of the other
+	_, _, a.Proof, err = fork.proven(3)
+	ok(t, err)
+	treasury.told("math", a)
+	for range 2 {
+		all := treasury.Contradictions()
+		if len(all) != 1 {
+			t.Fatalf("it is not found: %v", treasury.errs)
+		}
+		treasury.says("a checkpoint of 5 records that by its own proof does not go on the one of 3", all[0])
+		var kept map[string]seen
+		ok(t, json.Unmarshal(treasury.state, &kept))
+		s := kept["souk/math"]
+		was, err := checkpoint.Peek([]byte(s.Note))
+		ok(t, err)
+		is, err := checkpoint.Peek([]byte(s.Against))
+		ok(t, err)
+		if was.Size != 3 || is.Size != 5 || !bytes.Equal(s.Proof, a.Proof) || goesOn(is, was, s.Proof) {
+			t.Errorf("the evidence is of %v and %v", was, is)
+		}
+		hub.grow("d")
+		hub.tell(treasury)
+		treasury.says("nothing of it is cosigned any more", treasury.errs[len(treasury.errs)-1])
+		m.start(treasury)
+	}
+}
+
 // What is bad in what a party says is refused with a word, changes nothing and costs nothing else.
 func TestWhatAWitnessRefuses(t *testing.T) {
 	m := newMarket(t)

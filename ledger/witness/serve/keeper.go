@@ -379,7 +379,8 @@ func (k *Keeper) Alone() {
 	}
 }
 
-// Unready says which journals were signed twice in one place; "": none that this one is a witness of.
+// Unready says which journals were signed as two, by their checkpoints; "": none that this one is a witness
+// of.
 func (k *Keeper) Unready() string {
 	if k == nil {
 		return ""
