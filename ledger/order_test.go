@@ -447,3 +447,15 @@ func TestSurplusByARule(t *testing.T) {
 		t.Errorf("an amount that the rule does not give: %v", err)
 	}
 }
+
+// Who asks for an order that is refused reads why in words: neither a rule's number nor a record's name.
+func TestARefusalIsInWords(t *testing.T) {
+	err := broken(ErrIllegal, "I22", "math/refund/1", "the month of the payment, 2026-10", "%q", "2026-11")
+	const want = `illegal record: want the month of the payment, 2026-10, and it is "2026-11"`
+	if got := Plain(fmt.Errorf("frame 7: %w", err)); got != want {
+		t.Errorf("%s", got)
+	}
+	if got := Plain(ErrRepeat); got != "applied before" {
+		t.Errorf("%s", got)
+	}
+}

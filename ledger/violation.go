@@ -36,6 +36,14 @@ func (v *Violation) Error() string {
 		v.Expected, v.Found)
 }
 
+// Plain says why a record was refused to whoever asked for it: in words, without names of records and rules.
+func Plain(err error) string {
+	if v := (*Violation)(nil); errors.As(err, &v) {
+		return fmt.Sprintf("%s: want %s, and it is %s", v.Err, v.Expected, v.Found)
+	}
+	return err.Error()
+}
+
 func (v *Violation) Unwrap() error { return v.Err }
 
 // Invariants names the promises of a journal.

@@ -3,6 +3,8 @@ package natsauth
 import (
 	"encoding/base64"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -16,9 +18,23 @@ func (i *Identity) Approve(text []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), err
 }
 
+// AccountFile names the file that lists whose creds were revoked: beside a file of creds, or where souk auth
+// made both; "" where there is none.
+func AccountFile(creds string) string {
+	dir := filepath.Dir(creds)
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if path := filepath.Join(d, accountJWT); !absent(path) && (d == dir || filepath.Base(dir) == credsDir) {
+			return path
+		}
+	}
+	return ""
+}
+
 // Operator reads the JWT of another user of the market, which the same key has signed as this one's, and
-// returns the operator's name and public key. Whoever does not have that key cannot make such a JWT.
-func (s Source) Operator(token string, now time.Time) (name, key string, err error) {
+// returns the operator's name and public key. Whoever does not have that key cannot make such a JWT. account
+// is the file of the account's JWT, which says whose creds were revoked, and is read each time; "": those are
+// not known, and their approvals are good until the creds expire.
+func (s Source) Operator(token string, now time.Time, account string) (name, key string, err error) {
 	if s == nil {
 		return "", "", fmt.Errorf("%w of this process, by which others' could be judged", ErrNoCreds)
 	}
@@ -43,5 +59,21 @@ func (s Source) Operator(token string, now time.Time) (name, key string, err err
 		return "", "", fmt.Errorf("%w: %.64q is a %.20s, and an operator is to approve", ErrRole, other.Name,
 			other.Role)
 	}
-	return other.Name, claims.Subject, other.Expired(now)
+	if err := other.Expired(now); err != nil || account == "" {
+		return other.Name, claims.Subject, err
+	}
+	text, err := readSecret(account, maxAccount)
+	if err != nil {
+		return "", "", fmt.Errorf("whose creds were revoked cannot be read: %w", err)
+	}
+	a, err := jwt.DecodeAccountClaims(strings.TrimSpace(string(text)))
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("%s: %w", account, err)
+	case a.Subject != own.IssuerAccount:
+		return "", "", fmt.Errorf("%s is another market's", account)
+	case a.IsClaimRevoked(claims):
+		return "", "", fmt.Errorf("%.64q: %w", other.Name, ErrRevoked)
+	}
+	return other.Name, claims.Subject, nil
 }

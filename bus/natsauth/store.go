@@ -241,8 +241,11 @@ func (s *Store) key(file string) (nkeys.KeyPair, error) {
 	return k, nil
 }
 
+// maxAccount bounds an account's JWT, which has all revocations in it.
+const maxAccount = 16 << 20
+
 func (s *Store) token(file string) (string, error) {
-	text, err := readSecret(filepath.Join(s.dir, file), 16<<20) // an account has its revocations in it
+	text, err := readSecret(filepath.Join(s.dir, file), maxAccount)
 	return strings.TrimSpace(string(text)), err
 }
 

@@ -116,17 +116,19 @@ func CheckLoopback(address string) error {
 
 // Link is a process's connections to the market.
 type Link struct {
-	Bus      *natsbus.Bus
-	Registry *etcdreg.Registry
-	stop     context.CancelFunc
-	speaks   func(agent string) bool
-	creds    natsauth.Source
-	files    natsauth.Files
+	Bus       *natsbus.Bus
+	Registry  *etcdreg.Registry
+	stop      context.CancelFunc
+	speaks    func(agent string) bool
+	creds     natsauth.Source
+	files     natsauth.Files
+	credsFile string
 }
 
-// Operator reads the JWT of an operator of the same market: its name and public key.
+// Operator reads the JWT of an operator of the same market: its name and public key. Revoked creds are none
+// where souk auth's keys lie beside the process's own.
 func (l *Link) Operator(token string) (name, key string, err error) {
-	return l.creds.Operator(token, time.Now())
+	return l.creds.Operator(token, time.Now(), natsauth.AccountFile(l.credsFile))
 }
 
 // Speaks reports whether the creds of an agentd name an agent.
@@ -141,7 +143,7 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 	if err != nil {
 		return nil, err
 	}
-	l.creds = creds
+	l.creds, l.credsFile = creds, m.Creds
 	if creds != nil {
 		l.speaks = func(agent string) bool { i, err := creds(); return err == nil && i.Speaks(agent) }
 	}

@@ -135,9 +135,11 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
+	operator := func(token string) (string, string, error) {
+		return creds.Operator(token, time.Now(), natsauth.AccountFile(m.keys.CredsPath(ledger.Treasury)))
+	}
 	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log, Signs: signs,
-		Meter:    m.health.Meter(),
-		Operator: func(token string) (string, string, error) { return creds.Operator(token, time.Now()) }})
+		Meter: m.health.Meter(), Operator: operator})
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (r *Room) order(m *bus.Recall) error {
 	a := &bus.RecallReply{ID: m.ID, Hub: here, Client: m.Client, Why: m.Why}
 	if record, next := b.Take(*m.Order, m.Found, r.turn.Salt()); next && r.turn.Doubt == "" && m.Why == "" {
 		if err := r.turn.Commit(record); err != nil {
-			a.Why = bus.Clip(err.Error(), bus.MaxText)
+			a.Why = bus.Clip(ledger.Plain(err), bus.MaxText)
 		} else if record.Kind == ledger.KindRefund {
 			r.Charged(record.Transfer.Client)
 			r.admit(r.client(record.Transfer.Client))

@@ -428,9 +428,9 @@ func (t *Treasury) apply(r ledger.Record) error {
 	case err == ledger.ErrRepeat:
 		return nil
 	case errors.Is(err, ledger.ErrConflict):
-		return &bus.Error{Code: bus.CodeIDConflict, Message: "another operation has this id: " + err.Error()}
+		return &bus.Error{Code: bus.CodeIDConflict, Message: "another operation has this id: " + ledger.Plain(err)}
 	case errors.Is(err, ledger.ErrFunds):
-		return &bus.Error{Code: bus.CodeInsufficientFunds, Message: err.Error()}
+		return &bus.Error{Code: bus.CodeInsufficientFunds, Message: ledger.Plain(err)}
 	}
-	return &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
+	return &bus.Error{Code: bus.CodeBadRequest, Message: ledger.Plain(err)}
 }
