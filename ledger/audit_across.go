@@ -45,7 +45,7 @@ func (t *Transfer) of(kind Kind) string {
 	if t.Order != nil && t.Order.Agent != "" {
 		who += " " + t.Order.Agent + " " + t.Order.Ref
 	}
-	return fmt.Sprintf("%s %s (%.8s)", kind, who, tip.SumOf(appendOrder(nil, t.Order)))
+	return fmt.Sprintf("%s %s (%.8s)", kind, who, tip.SumOf(appendSaid(nil, t.Order)))
 }
 
 // Mark notes how far a hub's journal has come, for Across.

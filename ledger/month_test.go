@@ -66,3 +66,38 @@ func TestAMonthIsClosed(t *testing.T) {
 		t.Errorf("a month that was not over: %v", found)
 	}
 }
+
+// A remittance that a hub has recorded before its month is closed, and the treasury after that, is a correction
+// in the treasury's journal, which says so, and the two are one order; asked for again, it is made once.
+func TestARemittanceWhileItsMonthIsClosed(t *testing.T) {
+	hub, treasury := trade(t, 6, 200)
+	agent := payment(t, hub, 0).Order.Agent
+	o := remit(agent, "late", hub.book.Balance(Payable(agent)))
+	o.Number, o.Order.Month = 1, "1970-01"
+	record, ok := hub.book.Take(o, nil, hub.nextSalt())
+	if !ok {
+		t.Fatal("it is not the next order")
+	}
+	hub.must(record)
+	if err := treasury.tryAt(time.Unix(0, EndOf("1970-02")),
+		treasury.book.NewMonth("1970-02", "op", "", treasury.nextSalt())); err != nil {
+		t.Fatal(err)
+	}
+	taken := treasury.book.NewOrder(hub.name, hub.book.LastOrder(hub.name), treasury.nextSalt())
+	treasury.must(taken)
+	if month := Corrects(taken.Transfer.Order); month != "1970-01" || Corrects(record.Transfer.Order) != "" {
+		t.Errorf("the treasury's is a correction of %q: %+v", month, taken.Transfer.Order)
+	}
+	again := treasury.book.NewOrder(hub.name, hub.book.LastOrder(hub.name), treasury.nextSalt())
+	if err := treasury.book.Apply(&again); err != ErrRepeat {
+		t.Errorf("once more: %v", err)
+	}
+	clean(t, hub, treasury)
+	silent := hub.book.LastOrder(hub.name)
+	silent.Number, silent.Order.Ref = 2, "silent"
+	r := treasury.book.NewOrder(hub.name, silent, treasury.nextSalt())
+	r.Transfer.Order.Closed = ""
+	if err := treasury.try(r); err == nil || !strings.Contains(err.Error(), "I22") {
+		t.Errorf("one that does not say so: %v", err)
+	}
+}

@@ -28,11 +28,16 @@ func (k Kind) IsOrder() bool { return k == KindDistribute || k == KindRemit || k
 var orderKinds = map[string]Kind{KindDistribute.String(): KindDistribute, KindRemit.String(): KindRemit,
 	KindRefund.String(): KindRefund}
 
-// NewOrder records an order to a hub, in the hub's journal or in the treasury's.
+// NewOrder records an order to a hub, in the hub's journal or in the treasury's, which says what was closed by
+// then: a month may have been since the hub has recorded it.
 func (b *Book) NewOrder(hub string, o tip.Ordered, salt [16]byte) Record {
 	k := orderKinds[o.Kind]
 	if o.Order == nil && k != KindDistribute {
 		o.Order = &tip.Order{}
+	}
+	if b.head.Role == RoleTreasury && o.Order != nil {
+		say := *o.Order
+		o.Order, say.Closed = &say, b.head.Month
 	}
 	t := &Transfer{Client: o.Client, Hub: hub, Number: o.Number, Amount: o.Amount, Order: o.Order}
 	return Record{Kind: k, ID: numbered(hub, k.String(), o.Number), Salt: salt, Transfer: t,
@@ -62,7 +67,9 @@ func (b *Book) Take(o tip.Ordered, found *tip.Ordered, salt [16]byte) (r Record,
 				found.Order.Capture
 		case say.Rule == tip.ByAgents || say.Rule == tip.ByClients:
 			if o.Amount = b.Ripe(); say.Rule == tip.ByAgents && o.Amount > 0 {
-				say.Shares = b.Offered()
+				if say.Shares = b.Offered(); len(say.Shares) == 0 {
+					o.Amount = 0 // carried
+				}
 			}
 		}
 	}
@@ -146,7 +153,7 @@ func (b *Book) validOrder(r *Record, o *tip.Order) error {
 		return no("months like 2026-11", "%q, %q", clip(o.Month), clip(o.Closed))
 	case b.head.Role == RoleTreasury && o.Closed > b.head.Month:
 		return broken(ErrIllegal, "I22", r.ID, "no later month as closed than "+b.head.Month, "%s", o.Closed)
-	case b.head.Role == RoleTreasury && !r.Kind.IsOrder() && o.Month != "" && o.Closed != b.head.Month:
+	case b.head.Role == RoleTreasury && o.Month != "" && o.Closed != b.head.Month:
 		return broken(ErrIllegal, "I22", r.ID, "the last month that was closed, "+b.head.Month, "%q", o.Closed)
 	case o.Above < 0:
 		return no("a bound of at least 0", "%s", o.Above)
@@ -331,6 +338,16 @@ func (b *Book) applyRefund(r *Record) error {
 		b.fresh = append(b.fresh, backBy(t))
 	}
 	return nil
+}
+
+// appendSaid appends what an operator said as hub and treasury have it alike: a month may have been closed
+// between the two.
+func appendSaid(b []byte, o *tip.Order) []byte {
+	if o != nil && o.Closed != "" {
+		say := *o
+		o, say.Closed = &say, ""
+	}
+	return appendOrder(b, o)
 }
 
 // appendOrder appends what an operator said; nothing is one byte.

@@ -406,6 +406,17 @@ func TestSurplusByARule(t *testing.T) {
 		hub.book.Ripe() != first {
 		t.Errorf("the first shares out %+v", got)
 	}
+	hub.book.offered = map[string]int64{} // nobody has offered a slot since: it is carried
+	if err := command(hub, treasury, by(tip.ByAgents), nil); err != nil || hub.book.Ripe() != first {
+		t.Fatal(err, hub.book.Ripe())
+	}
+	clean(t, hub, treasury)
+	h := audit(hub.name, MaxLevel, store(hub.frames))
+	h.book.offered = map[string]int64{"agent-1": 2} // and here one has
+	none := hub.book.NewOrder(hub.name, hub.book.LastOrder(hub.name), hub.nextSalt())
+	if h.shared(9, &none); h.Finish().Count != 1 || h.Finish().Findings[0].Invariant != "I23" {
+		t.Errorf("carried, though slots were offered: %v", h.Finish().Findings)
+	}
 	hub.book.offered = map[string]int64{"agent-0": 1, "agent-1": 2, "agent-2": 4}
 	owed := hub.book.Balance(Payable("agent-1"))
 	if err := command(hub, treasury, by(tip.ByAgents), nil); err != nil || hub.book.Balance(Surplus) != 0 {
@@ -414,7 +425,7 @@ func TestSurplusByARule(t *testing.T) {
 	if got := hub.book.Balance(Payable("agent-1")) - owed; got < first*2/7 || got > first*2/7+1 {
 		t.Errorf("agent-1 gets %s of %s", got, first)
 	}
-	h := audit(hub.name, MaxLevel, store(hub.frames))
+	h = audit(hub.name, MaxLevel, store(hub.frames))
 	if found := h.Finish().Findings; len(found) != 1 || found[0].Invariant != "I23" ||
 		found[0].Level != LevelAuctions {
 		t.Errorf("slots that nobody offered: %v", found)

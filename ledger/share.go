@@ -12,7 +12,8 @@ import (
 // By a rule the surplus of a hub goes to its agents, by the slots that they have offered, or to its clients
 // in equal parts. What a distribution by a rule shares out was there at the one before it, and slots count
 // that were offered since: no report of a round moves who gets the surplus of that round. The first one
-// shares nothing out, and says from when on slots count.
+// shares nothing out, and says from when on slots count. Where no agent has offered a slot since, nothing is
+// shared out among agents either, and all is carried to the next.
 
 // Ripe is the surplus that the next distribution by a rule shares out.
 func (b *Book) Ripe() market.Credits { return min(b.head.Ripe, b.Balance(Surplus)) }
@@ -66,7 +67,8 @@ func (b *Book) applyShare(r *Record) error {
 	if !hub {
 		return nil
 	}
-	if ripe := b.Ripe(); t.Amount != ripe {
+	carried := o.Rule == tip.ByAgents && t.Amount == 0 // if rightly, level 4 finds out
+	if ripe := b.Ripe(); t.Amount != ripe && !carried {
 		return no(fmt.Sprintf("%s, what there was at the last distribution by a rule", ripe), "%s", t.Amount)
 	}
 	b.head.Ripe = b.Balance(Surplus) - t.Amount // the head of before comes back with a refusal
@@ -145,7 +147,7 @@ func parts(amount market.Credits, weights []int64) []market.Credits {
 // shared compares the slots by which a distribution was shared out with those of the rounds (level 4).
 func (a *Audit) shared(seq uint64, r *Record) {
 	if o := r.Transfer.Order; o != nil && o.Rule == tip.ByAgents && a.book.head.Role == RoleHub &&
-		r.Transfer.Amount > 0 {
+		a.book.Ripe() > 0 {
 		if want := a.book.Offered(); !slices.Equal(want, o.Shares) {
 			a.wrong(LevelAuctions, seq, "I23", r.ID, "shares by the slots offered since the last "+
 				"distribution: "+

@@ -15,7 +15,7 @@ func (b *Book) applyTransfer(r *Record) error {
 	t, h := r.Transfer, &b.head
 	this := op{r.Kind, t.Client, t.Amount, noteOf(t.Hub, t.Note)}
 	if r.Kind == KindRemit || r.Kind == KindRefund || sharedOut(r) {
-		b.scratch = appendOrder(b.scratch[:0], t.Order)
+		b.scratch = appendSaid(b.scratch[:0], t.Order)
 		this.Note = noteOf(t.Hub, string(b.scratch))
 	}
 	if old, known := b.op(r.ID); known {

@@ -148,7 +148,8 @@ func TestADomainEnds(t *testing.T) {
 	}
 	halt()
 	if o := <-closing; o.code != daemon.ExitWrong ||
-		!strings.Contains(o.errs, "journal general is not closed: a surplus of "+there.Surplus.String()) {
+		!strings.Contains(o.errs, "journal general is not closed: a surplus of "+there.Surplus.String()) ||
+		!strings.Contains(o.errs, "agents are due") {
 		t.Fatalf("exit code %d: %s", o.code, o.errs)
 	}
 	closing = run(patience, "--close") // goes on from there
@@ -170,7 +171,8 @@ func TestADomainEnds(t *testing.T) {
 	if _, err := distribute("", there.Surplus-half, 2); err != nil {
 		t.Fatal(err)
 	}
-	if o := <-closing; o.code != daemon.ExitOK || !strings.Contains(o.errs, "the hub has ended") {
+	if o := <-closing; o.code != daemon.ExitOK || !strings.Contains(o.errs, "the hub has ended") ||
+		!strings.Contains(o.errs, "the journal is closed; agents are due") {
 		t.Fatalf("exit code %d: %s", o.code, o.errs)
 	}
 	if o := <-run(patience, "--close"); o.code != daemon.ExitOK {

@@ -33,8 +33,9 @@ take it out, and its configuration (surplus) says whose it is:
 By agents and clients, --yes shares out what there was at the last distribution, and slots count that were
 offered since. So no report of a round moves who gets the surplus of that round, and it does not pay to lie in
 order to get more. The first one therefore shares out nothing, and begins the count. The record names the rule
-and the slots, and ledger check recomputes both. Where no agent has offered a slot since, as at a hub that ends,
-have the treasury keep what is left (surplus: kept), and take it out.
+and the slots, and ledger check recomputes both. Where no agent has offered a slot since, nothing is shared out
+among agents, and the surplus is carried to the next distribution; at a hub that ends there is none: have the
+treasury keep what is left (surplus: kept), and take it out.
 
 A distribution has a number, which is printed; the hub records it first, then the treasury. If the answer was
 lost, repeat the command with --number and that number: the money moves only once. The hub must be running.`,
@@ -108,7 +109,9 @@ lost, repeat the command with --number and that number: the money moves only onc
 		}
 		amount := q.Amount
 		if r := reply.Order; yes && r != nil && r.Order != nil {
-			amount, whither = r.Amount, "among its "+r.Order.Rule
+			if amount, whither = r.Amount, "among its "+r.Order.Rule; amount == 0 {
+				whither += ", and carried the rest to the next"
+			}
 		}
 		fmt.Fprintf(c.OutOrStdout(), "distributed %s of the surplus of %s %s (number %d)\n", amount, hub,
 			whither, number)

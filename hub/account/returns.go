@@ -173,12 +173,25 @@ func (r *Room) Waits() string {
 	case !r.told || len(r.returns) > 0 || r.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
 	case left > 0 && !r.ended:
-		return fmt.Sprintf("a surplus of %s is left: souk distribute %s says how it leaves", left,
-			r.turn.Journal)
+		return fmt.Sprintf("a surplus of %s is left: souk distribute %s says how it leaves%s", left,
+			r.turn.Journal, r.Unpaid())
 	case r.notEnded != "":
 		return r.notEnded
 	}
 	return "the treasury has not answered"
+}
+
+// Unpaid says what agents are due here, which a closed journal cannot say was paid; "": nothing.
+func (r *Room) Unpaid() string {
+	due := market.Credits(0)
+	for _, b := range r.turn.Book.Balances("agent:*") {
+		due += b.Amount // of what clients paid
+	}
+	if due == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; agents are due %s, and a closed journal takes no remittance: souk remit AGENT says who "+
+		"is due how much", due)
 }
 
 // hasMoney reports whether any of a client's money is here.

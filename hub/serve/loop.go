@@ -58,6 +58,9 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 			return err
 		}
 		if ending, closed, why := s.ends(); closed {
+			if why != "" {
+				s.log.Warn("the journal is closed" + why)
+			}
 			return nil
 		} else if ending {
 			if why != s.why || time.Since(said) >= bus.SayAgain {

@@ -300,11 +300,14 @@ func (s *Server) closed() (is bool) {
 	return is
 }
 
-// ends reports whether the hub ends, whether its journal is closed, and if not, what it waits for.
+// ends reports whether the hub ends, whether its journal is closed, and if not, what it waits for; else what
+// agents are due.
 func (s *Server) ends() (ending, closed bool, waits string) {
 	s.with(func(n *hub.Node) {
 		if ending = n.Money().Closing(); ending {
-			closed, waits = n.Book().Closed(s.cfg.Journal), n.Money().Waits()
+			if closed, waits = n.Book().Closed(s.cfg.Journal), n.Money().Unpaid(); !closed {
+				waits = n.Money().Waits()
+			}
 		}
 	})
 	return ending, closed, waits

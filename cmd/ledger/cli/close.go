@@ -1,23 +1,45 @@
 package cli
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
 
-// closeCommand says whose command it is to close a month: ledger only reads.
+// closeCommand has souk close a month: the ledger command only reads, and the treasury writes.
 func closeCommand() *cobra.Command {
-	var month string
-	c := &cobra.Command{
-		Use:   "close --month MONTH",
-		Short: "Say how a month is closed: by souk close",
-		RunE: func(*cobra.Command, []string) error {
-			return fmt.Errorf("closing a month is an order to the treasury, which writes it down: "+
-				"souk close --month %s", cmp.Or(month, "2026-11"))
+	return &cobra.Command{
+		Use:                "close --month MONTH",
+		Short:              "Close a month: the same as souk close",
+		Hidden:             true,
+		DisableFlagParsing: true, // they are souk's
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := soukPath()
+			if err != nil {
+				return fmt.Errorf("souk close closes a month, and the command souk is neither beside this one nor in "+
+					"PATH: %w", err)
+			}
+			c := exec.CommandContext(cmd.Context(), path, append([]string{"close"}, args...)...)
+			c.Stdin, c.Stdout, c.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			err = c.Run()
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+				return status(max(exit.ExitCode(), ExitViolations))
+			}
+			return err
 		},
 	}
-	c.Flags().StringVar(&month, "month", "", "month, like 2026-11")
-	return c
+}
+
+// soukPath finds the command souk: beside this one, or else in PATH.
+func soukPath() (string, error) {
+	if own, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(own), "souk")); err == nil {
+			return path, nil
+		}
+	}
+	return exec.LookPath("souk")
 }
