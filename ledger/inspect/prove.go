@@ -2,9 +2,12 @@ package inspect
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"souk/ledger"
 	"souk/ledger/checkpoint"
@@ -57,6 +60,33 @@ func Prove(dir, id string) (*checkpoint.Proof, error) {
 			return nil, err
 		}
 	}
+}
+
+// Receipt finds the hold of a task, CLIENT/TASK, that was paid, or else the last that ended, and its journal;
+// receipt is "" where there is none.
+func Receipt(ctx context.Context, sources []*Source, task string) (of *Source, receipt string, err error) {
+	client, id, ok := strings.Cut(task, "/")
+	paid := false
+	for _, s := range sources {
+		if s.Role != ledger.RoleHub || !ok {
+			continue
+		}
+		err := s.Facts(ctx, math.MinInt64, math.MaxInt64, func(f *ledger.Fact) error {
+			switch h := f.Hold; {
+			case h == nil || h.Client != client || h.Task != id:
+			case f.Record.Capture != nil:
+				of, receipt, paid = s, strings.Clone(f.Record.Capture.Hold), true
+				return ErrStop
+			case !paid:
+				of, receipt = s, strings.Clone(f.Record.Void.Hold)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	return of, receipt, nil
 }
 
 func proofOf(dir string, record int64, leaf []byte, kept []journal.Kept) (*checkpoint.Proof, error) {

@@ -103,8 +103,8 @@ type books struct {
 	zone    *time.Location
 	journal string
 	day     string
-	has     map[string]market.Credits // by account
-	told    map[string]bool           // accounts that the file names already
+	has     balances
+	told    map[string]bool // accounts that the file names already
 	err     error
 }
 
@@ -124,19 +124,32 @@ func (b *books) begin(journal string) {
 		b.printf("\n")
 	}
 	b.journal, b.day = journal, ""
-	b.has, b.told = map[string]market.Credits{}, map[string]bool{}
+	b.has, b.told = balances{}, map[string]bool{}
 }
 
-// move takes legs in that the file does not say one by one.
-func (b *books) move(legs []ledger.Leg) error {
+// balances holds what each account of a journal has.
+type balances map[string]market.Credits
+
+// move takes the legs of a record in.
+func (b balances) move(journal string, legs []ledger.Leg) error {
 	for _, l := range legs {
-		sum, ok := b.has[l.Account].Add(l.Amount)
+		sum, ok := b[l.Account].Add(l.Amount)
 		if !ok {
-			return violation{fmt.Errorf("%s: the balance of %q is beyond 64 bits", b.journal, l.Account)}
+			return violation{fmt.Errorf("%s: the balance of %q is beyond 64 bits", journal, l.Account)}
 		}
-		b.has[l.Account] = sum
+		b[strings.Clone(l.Account)] = sum
 	}
 	return nil
+}
+
+// legs lists what is not 0, sorted.
+func (b balances) legs() (legs []ledger.Leg) {
+	for _, account := range slices.Sorted(maps.Keys(b)) {
+		if amount := b[account]; amount != 0 {
+			legs = append(legs, ledger.Leg{Account: account, Amount: amount})
+		}
+	}
+	return legs
 }
 
 // open writes what the file says first of each account.
@@ -156,20 +169,14 @@ func (b *books) open(legs []ledger.Leg) {
 
 // opening writes balances that are older than what the file says, which begins at a time.
 func (b *books) opening(at int64) {
-	var legs []ledger.Leg
-	for _, account := range slices.Sorted(maps.Keys(b.has)) {
-		if amount := b.has[account]; amount != 0 {
-			legs = append(legs, ledger.Leg{Account: account, Amount: amount})
-		}
-	}
-	if len(legs) > 0 {
+	if legs := b.has.legs(); len(legs) > 0 {
 		b.transaction(at, "opening", "balances of "+b.journal, nil, legs)
 	}
 }
 
 // record writes a record that moves something.
 func (b *books) record(f *ledger.Frame, r *ledger.Record, o *about) error {
-	if err := b.move(r.Legs); err != nil {
+	if err := b.has.move(b.journal, r.Legs); err != nil {
 		return err
 	}
 	said := append([]string{b.journal, fmt.Sprint(f.Seq), exact(f.Time)}, o.all()...)

@@ -16,6 +16,7 @@ import (
 
 	"souk/bus/tip"
 	"souk/ledger"
+	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -136,6 +137,26 @@ func TestProgramsOfAccountingTakeAnExport(t *testing.T) {
 	if err := errorOf(odd.write(ledger.NewMove("m", "00", "0", 2, nil, odd.salt())),
 		odd.write(ledger.NewPayout("p", "0ann", 3, &tip.Order{Note: `\`}, odd.salt())),
 		odd.write(odd.book.NewWriteOff("Hub_ann", odd.salt())), odd.j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	hub := filepath.Join(data, "journal", "hub-maths")
+	book, err := bookOf(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(hub, journal.Config{MinFree: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{name: "hub-maths", j: j, book: book, salts: 100}
+	for i, agent := range []string{"a1", "a2"} { // what agents have earned is paid
+		if err := w.write(book.NewOrder("hub-maths", tip.Ordered{Kind: "remit", Number: uint64(i + 1),
+			Amount: book.Balance(ledger.Payable(agent)) - market.Credits(i), Order: &tip.Order{By: "op", Agent: agent,
+				Ref: fmt.Sprint("INV;", i), Month: "2026-09"}}, w.salt())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()

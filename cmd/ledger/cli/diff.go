@@ -28,6 +28,9 @@ them. Exit status: 0 the same, 1 different, 2 unreadable.`,
   ledger diff souk-data/journal/general /mnt/standby/journal/general`,
 		Args: console.Takes(2, 2),
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			if cmd.Flags().Changed("output") {
+				return errors.New("--output: a difference is text alone: leave it out")
+			}
 			same, err := e.diff(cmd.Context(), cmd.OutOrStdout(), paths)
 			switch {
 			case errors.Is(err, journal.ErrDamaged):

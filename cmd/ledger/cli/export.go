@@ -97,22 +97,32 @@ func (x *exporter) all(sources []*inspect.Source) error {
 
 // journal writes one journal. It keeps what it has to know of open holds and the accounts, and nothing else.
 func (x *exporter) journal(s *inspect.Source) error {
-	begun := x.from == math.MinInt64
-	opening := func() {
-		if !begun && x.books != nil {
+	begun, before := x.from == math.MinInt64, balances{}
+	if x.books != nil {
+		before = x.books.has
+	}
+	opening := func() (err error) {
+		switch legs := before.legs(); {
+		case begun:
+		case x.books != nil:
 			x.books.opening(x.from)
+		case len(legs) > 0:
+			err = x.rows.opening(s.Name, x.from, legs)
 		}
 		begun = true
+		return err
 	}
 	err := s.Facts(x.cmd.Context(), math.MinInt64, x.to, func(fact *ledger.Fact) error {
 		f, r := fact.Frame, fact.Record
 		switch {
-		case f.Time < x.from && x.books != nil:
-			return x.books.move(r.Legs)
-		case f.Time < x.from || len(r.Legs) == 0:
+		case f.Time < x.from:
+			return before.move(s.Name, r.Legs)
+		case len(r.Legs) == 0:
 			return nil
 		}
-		opening()
+		if err := opening(); err != nil {
+			return err
+		}
 		of := speaks(fact)
 		if x.books != nil {
 			return x.books.record(f, r, &of)
@@ -120,7 +130,7 @@ func (x *exporter) journal(s *inspect.Source) error {
 		return x.rows.print(s.Name, f, r, &of)
 	})
 	if err == nil {
-		opening()
+		err = opening()
 	}
 	return err
 }

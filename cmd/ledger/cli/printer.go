@@ -53,15 +53,36 @@ type leg struct {
 }
 
 // print writes a record; what it is about is said in exports alone, and else nil.
-func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *about) (err error) {
+func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *about) error {
+	if p.format == "table" {
+		p.n++
+		lines := make([][2]string, len(r.Legs))
+		for i, l := range r.Legs {
+			lines[i] = [2]string{console.Plain(l.Account), aligned(l.Amount)}
+		}
+		return entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind,
+			console.Plain(r.ID), name, f.Seq, f.Epoch), []string{"; " + console.Plain(sentence(r))}, lines)
+	}
+	v := view{Journal: name, Seq: f.Seq, Epoch: f.Epoch, Kind: r.Kind.String(), ID: r.ID, about: of}
+	if of == nil {
+		v.Salt, v.Content = hex.EncodeToString(r.Salt[:]), content(r)
+	}
+	return p.write(v, f.Time, r.Legs)
+}
+
+// opening writes the balances at a time from which on an export says everything, as a record of its own.
+func (p *printer) opening(name string, at int64, legs []ledger.Leg) error {
+	return p.write(view{Journal: name, Kind: "opening", ID: "balances of " + name, about: &about{}}, at, legs)
+}
+
+func (p *printer) write(v view, at int64, legs []ledger.Leg) (err error) {
 	p.n++
-	switch p.format {
-	case "csv":
-		for _, l := range r.Legs {
-			cells := []any{name, f.Seq, stamp(f.Time), r.Kind.String(), r.ID, l.Account, l.Amount}
-			if of != nil {
+	if p.format == "csv" {
+		for _, l := range legs {
+			cells := []any{v.Journal, v.Seq, stamp(at), v.Kind, v.ID, l.Account, l.Amount}
+			if v.about != nil {
 				cells = append(cells, p.unit)
-				for _, text := range of.all() {
+				for _, text := range v.all() {
 					cells = append(cells, harmless(p.format, text))
 				}
 			}
@@ -70,30 +91,18 @@ func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *abou
 			}
 		}
 		return err
-	case "json", "ndjson":
-		v := view{Journal: name, Seq: f.Seq, Epoch: f.Epoch,
-			Time: time.Unix(0, f.Time).UTC().Format(time.RFC3339Nano), Kind: r.Kind.String(), ID: r.ID,
-			Legs: []leg{}, about: of, Currency: p.unit}
-		if of == nil {
-			v.Salt, v.Content = hex.EncodeToString(r.Salt[:]), content(r)
-		}
-		for _, l := range r.Legs {
-			v.Legs = append(v.Legs, leg(l))
-		}
-		if p.format == "ndjson" {
-			return writeLine(p.w, v)
-		}
-		if _, err = io.WriteString(p.w, [...]string{"[\n", ",\n"}[min(p.n-1, 1)]); err == nil {
-			err = writeLine(p.w, v)
-		}
-		return err
 	}
-	lines := make([][2]string, len(r.Legs))
-	for i, l := range r.Legs {
-		lines[i] = [2]string{console.Plain(l.Account), aligned(l.Amount)}
+	v.Time, v.Legs, v.Currency = time.Unix(0, at).UTC().Format(time.RFC3339Nano), []leg{}, p.unit
+	for _, l := range legs {
+		v.Legs = append(v.Legs, leg(l))
 	}
-	return entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind, console.Plain(r.ID),
-		name, f.Seq, f.Epoch), []string{"; " + console.Plain(sentence(r))}, lines)
+	if p.format == "json" {
+		_, err = io.WriteString(p.w, [...]string{"[\n", ",\n"}[min(p.n-1, 1)])
+	}
+	if err == nil {
+		err = writeLine(p.w, v)
+	}
+	return err
 }
 
 func (p *printer) end() error {

@@ -19,16 +19,17 @@ import (
 func (e *env) proveCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
-		Use:   "prove RECEIPT -o FILE [PATH...]",
+		Use:   "prove RECEIPT|CLIENT/TASK -o FILE [PATH...]",
 		Short: "A proof of what came of a task, in one file that needs no journal",
 		Long: `prove writes a file that shows what came of a task, or any other record, to somebody who has no
 journal: the record, the hashes that lead from it to the root of its journal's Merkle tree, and the
 checkpoint of that root, signed by the journal's writer and cosigned by witnesses (C2SP tlog-proof).
-RECEIPT is JOURNAL/ROUND/SLOT, or a record's own id with --journal. ledger verify judges the file, and so
-does deploy/verify.py without any program of ours.
+RECEIPT is JOURNAL/ROUND/SLOT, or a record's own id with --journal. Of CLIENT/TASK it is the end that was
+paid, or else the last. ledger verify judges the file, and so does deploy/verify.py without any program of ours.
 
 A record is covered a second after it was written, and cosigned some seconds later.`,
 		Example: `  ledger prove math/17/0 -o mine.tlog-proof
+  ledger prove dev/task-1 -o mine.tlog-proof
   ledger prove deposit/invoice-17 --journal treasury -o deposit.tlog-proof`,
 		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,17 +43,27 @@ A record is covered a second after it was written, and cosigned some seconds lat
 			if err != nil {
 				return err
 			}
-			if len(sources) != 1 {
-				return fmt.Errorf("%q is no receipt, and there are %d journals: choose one with --journal", args[0],
-					len(sources))
+			id := args[0]
+			if _, _, _, ok := ledger.ParseHoldID(id); !ok {
+				of, receipt, err := inspect.Receipt(cmd.Context(), sources, id)
+				if err != nil {
+					return err
+				}
+				if receipt != "" {
+					sources, id = []*inspect.Source{of}, receipt
+				}
 			}
-			p, err := inspect.Prove(sources[0].Dir, args[0])
+			if len(sources) != 1 {
+				return fmt.Errorf("%q is no receipt and no task that has ended, and there are %d journals: choose one "+
+					"with --journal", id, len(sources))
+			}
+			p, err := inspect.Prove(sources[0].Dir, id)
 			if err != nil {
 				return err
 			}
 			data, err := p.Marshal()
 			if err != nil {
-				return err
+				return fmt.Errorf("%w; prove the hold's end instead, by its receipt, or keep a copy of the journal", err)
 			}
 			if err := write(to, data); err != nil {
 				return err
