@@ -22,12 +22,14 @@ func (i *Identity) Approve(text []byte) (string, error) {
 // made both; "" where there is none.
 func AccountFile(creds string) string {
 	dir := filepath.Dir(creds)
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if path := filepath.Join(d, accountJWT); !absent(path) && (d == dir || filepath.Base(dir) == credsDir) {
-			return path
-		}
+	path := filepath.Join(dir, accountJWT)
+	if absent(path) && filepath.Base(dir) == credsDir {
+		path = filepath.Join(filepath.Dir(dir), accountJWT)
 	}
-	return ""
+	if absent(path) {
+		return ""
+	}
+	return path
 }
 
 // Operator reads the JWT of another user of the market, which the same key has signed as this one's, and

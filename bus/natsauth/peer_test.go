@@ -38,8 +38,8 @@ func TestWhoMayApprove(t *testing.T) {
 	if _, _, err := Source(nil).Operator(good, now, ""); err == nil {
 		t.Error("a market without creds knows an operator")
 	}
-	older := File(s.CredsPath("two"))
-	gone := may[*Identity](t)(older()).JWT()
+	creds := File(s.CredsPath("two"))
+	gone := may[*Identity](t)(creds()).JWT()
 	if err := s.Revoke("two", now); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,8 @@ func TestWhoMayApprove(t *testing.T) {
 	if _, _, err := s.Renew("two", nil, now.Add(time.Hour), Valid); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := treasury.Operator(may[*Identity](t)(older()).JWT(), now.Add(time.Hour), account); err != nil {
+	fresh := may[*Identity](t)(creds()).JWT()
+	if _, _, err := treasury.Operator(fresh, now.Add(time.Hour), account); err != nil {
 		t.Errorf("of creds that were made since: %v", err)
 	}
 	strange := AccountFile(other.CredsPath("two"))
