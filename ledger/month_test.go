@@ -67,8 +67,9 @@ func TestAMonthIsClosed(t *testing.T) {
 	}
 }
 
-// A remittance that a hub has recorded before its month is closed, and the treasury after that, is a correction
-// in the treasury's journal, which says so, and the two are one order; asked for again, it is made once.
+// A remittance that a hub has recorded before its month is closed, and the treasury after that, is a
+// correction in the treasury's journal, which says so, and the two are one order; asked for again, it is made
+// once.
 func TestARemittanceWhileItsMonthIsClosed(t *testing.T) {
 	hub, treasury := trade(t, 6, 200)
 	agent := payment(t, hub, 0).Order.Agent

@@ -28,8 +28,8 @@ func (k Kind) IsOrder() bool { return k == KindDistribute || k == KindRemit || k
 var orderKinds = map[string]Kind{KindDistribute.String(): KindDistribute, KindRemit.String(): KindRemit,
 	KindRefund.String(): KindRefund}
 
-// NewOrder records an order to a hub, in the hub's journal or in the treasury's, which says what was closed by
-// then: a month may have been since the hub has recorded it.
+// NewOrder records an order to a hub, in the hub's journal or in the treasury's, which says what was closed
+// by then: a month may have been since the hub has recorded it.
 func (b *Book) NewOrder(hub string, o tip.Ordered, salt [16]byte) Record {
 	k := orderKinds[o.Kind]
 	if o.Order == nil && k != KindDistribute {

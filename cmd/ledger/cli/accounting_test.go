@@ -151,8 +151,9 @@ func TestProgramsOfAccountingTakeAnExport(t *testing.T) {
 	w := &writer{name: "hub-maths", j: j, book: book, salts: 100}
 	for i, agent := range []string{"a1", "a2"} { // what agents have earned is paid
 		if err := w.write(book.NewOrder("hub-maths", tip.Ordered{Kind: "remit", Number: uint64(i + 1),
-			Amount: book.Balance(ledger.Payable(agent)) - market.Credits(i), Order: &tip.Order{By: "op", Agent: agent,
-				Ref: fmt.Sprint("INV;", i), Month: "2026-09"}}, w.salt())); err != nil {
+			Amount: book.Balance(ledger.Payable(agent)) - market.Credits(i),
+			Order:  &tip.Order{By: "op", Agent: agent, Ref: fmt.Sprint("INV;", i), Month: "2026-09"}},
+			w.salt())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -227,7 +227,8 @@ func BenchmarkMillion(b *testing.B) {
 				read := 0
 				if err == nil {
 					sources[0].Progress = func(bytes int) { read += bytes }
-					q := inspect.Sums{Period: inspect.Period{From: from, Zone: time.UTC}, By: []string{"client", "model"}}
+					q := inspect.Sums{Period: inspect.Period{From: from, Zone: time.UTC},
+						By: []string{"client", "model"}}
 					_, err = q.Sum(b.Context(), sources)
 				}
 				if err != nil {
