@@ -275,7 +275,7 @@ func unitHasItsKeys(t *testing.T, bin, made, unit string, installed map[string]s
 	}
 	from := map[string]string{ // what the manual puts where the unit loads it from
 		file + ".creds": "creds/" + own + ".creds", file + ".pem": "certs/" + own + ".pem",
-		file + ".key": "certs/" + own + ".key", "ca.pem": "ca.pem",
+		file + ".key": "certs/" + own + ".key", "ca.pem": "ca.pem", "account.jwt": "account.jwt",
 		file + ".note": "notes/" + own + ".key", "policy": "policy"}
 	handed := t.TempDir() // %d
 	for _, l := range regexp.MustCompile(`(?m)^LoadCredential=([\w.]+):/etc/souk/auth/(.+)$`).
