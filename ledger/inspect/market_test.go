@@ -172,10 +172,11 @@ func (f *fair) round(w *writer) {
 		Tasks: []market.Task{{ID: longID}}}
 	o := market.Outcome{}
 	records := []ledger.Record{{}}
-	for slot := range 1 + f.rng.IntN(3) {
-		client := fairClients[slot]
+	most := 1 + f.rng.IntN(3)
+	for _, i := range f.rng.Perm(len(fairClients)) {
+		client, slot := fairClients[i], len(records)-1
 		have := w.book.Avail(client)
-		if have < 100 || slot != len(records)-1 {
+		if have < 100 || slot == most {
 			continue
 		}
 		h := ledger.Hold{Client: client, Task: fmt.Sprint("t", n, "-", slot),
