@@ -44,6 +44,7 @@ type health struct {
 	closed   chan struct{}
 	listener net.Listener
 	server   *http.Server
+	secure   bool // it speaks TLS
 }
 
 func newHealth(name, version string) *health {
@@ -197,7 +198,7 @@ func (h *health) listen(c Health, listen func(network, address string) (net.List
 	h.server = &http.Server{Handler: handler, TLSConfig: secure, ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 30 * time.Second,
 		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0)}
-	if secure != nil {
+	if h.secure = secure != nil; h.secure {
 		go h.server.ServeTLS(h.listener, "", "")
 	} else {
 		go h.server.Serve(h.listener)

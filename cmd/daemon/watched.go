@@ -111,7 +111,7 @@ func (p *Process) Address() string {
 	switch h := p.health; {
 	case h.listener == nil:
 		return ""
-	case h.server.TLSConfig != nil:
+	case h.secure:
 		return "https://" + h.address()
 	default:
 		return "http://" + h.address()
