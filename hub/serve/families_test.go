@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/otlptranslator"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"souk/bus"
+	"souk/bus/metrics"
+	"souk/hub/report"
+	"souk/ledger"
+	"souk/market"
+)
+
+// crowd returns the counts of a hub of so many agents, which sell so many models and have failed at times.
+func crowd(agents, models int) Stats {
+	st := Stats{Stats: report.New(), Quotes: map[bus.Code]int64{}}
+	st.Tasks = map[bus.Code]int64{}
+	for _, code := range []bus.Code{"", bus.CodeTimeout, bus.CodeCancelled, bus.CodeEngineFailed, "made_up"} {
+		st.Tasks[code], st.Quotes[code], st.Voids[code] = 1, 1, 1
+	}
+	for i := range models {
+		st.Models = append(st.Models, report.ModelStats{Model: fmt.Sprint("model-", i), Tasks: 1,
+			Usage: market.Usage{Prompt: 3, Cached: 2, Output: 1}, Cost: market.Credit, Premium: 1})
+	}
+	states := []string{"", "silent", "draining"}
+	for i := range agents {
+		st.Agents = append(st.Agents, report.AgentStats{Agent: fmt.Sprint("agent-", i), Failed: 1,
+			Model: fmt.Sprint("model-", i%models), State: states[i/models%len(states)], Slots: 8, Free: 5,
+			Running: 3, Second: market.Credit})
+	}
+	return st
+}
+
+// A hub's series are by model: a thousand agents have as many as thirty, and with all else that the process
+// shows at most 600. However many models there are, the series end.
+func TestSeriesOfAThousandAgents(t *testing.T) {
+	scrape := func(agents, models int) (series int, took time.Duration) {
+		r := prometheus.NewRegistry()
+		e, err := otelprom.New(otelprom.WithRegisterer(r), otelprom.WithoutScopeInfo(),
+			otelprom.WithoutTargetInfo(), otelprom.WithTranslationStrategy(otlptranslator.NoTranslation))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := sdk.NewMeterProvider(sdk.WithReader(e)).Meter("test")
+		st := crowd(agents, models)
+		families.Observe(m, func(say metrics.Say) { sayAll(say, true, st, ledger.Sums{}) }, "general")
+		of := newMeasures(m, "general")
+		for _, x := range []times{of.decision, of.wait, of.round, of.quote} {
+			x.record(time.Millisecond)
+		}
+		took = time.Hour
+		for range 20 {
+			began := time.Now()
+			all, err := r.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var page bytes.Buffer
+			for _, family := range all {
+				expfmt.MetricFamilyToText(&page, family)
+			}
+			took, series = min(took, time.Since(began)), 0
+			for line := range bytes.Lines(page.Bytes()) {
+				if line[0] != '#' {
+					series++
+				}
+			}
+			if bytes.Contains(page.Bytes(), []byte("agent-1")) {
+				t.Fatal("an agent is named")
+			}
+		}
+		return series, took
+	}
+	const others = 150 // of Go, the process, NATS, etcd, the journal and its checkpoints
+	few, _ := scrape(30, 10)
+	many, took := scrape(1000, 10)
+	t.Logf("1,000 agents of 10 models: %d series, scraped in %v", many, took)
+	if many != few || many+others > 600 {
+		t.Errorf("%d series with 1,000 agents, %d with 30; at most %d, and the same", many, few, 600-others)
+	}
+	if worst, took := scrape(1000, 1000); worst > 800 {
+		t.Errorf("%d series of 1,000 models, want 800 at most", worst)
+	} else {
+		t.Logf("1,000 agents of as many models: %d series, scraped in %v", worst, took)
+	}
+}
