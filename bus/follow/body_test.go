@@ -126,6 +126,7 @@ func TestABodyThatComesTooSlowly(t *testing.T) {
 		}
 		for size, want := range map[int]time.Duration{len(body): 25 * time.Second, 4 << 20: 14 * time.Second,
 			2 << 20: 12 * time.Second} {
+			synctest.Wait() // for the last word of the one before
 			asked, body = 0, body[:size]
 			began := time.Now()
 			_, err := Body(t.Context(), door, "door", "gate", bus.LargeOf(body), new(Pace))
