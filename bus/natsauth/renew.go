@@ -14,6 +14,14 @@ func (k *userKey) brief() bool {
 	return k.Issued != 0 && time.Duration(k.Expires-k.Issued)*time.Second < Valid
 }
 
+// warn is how long before a key's end that is said: Warn, or, of a brief one, the last third of its life.
+func (k *userKey) warn() time.Duration {
+	if k.brief() {
+		return min(Warn, time.Duration(k.Expires-k.Issued)*time.Second/3)
+	}
+	return Warn
+}
+
 // RenewDue makes new creds, and a new certificate, of each user whose files here have less than a third of
 // their time left, or are over, and returns their names. Those before are good until they end. It leaves
 // alone who was revoked, whose creds are kept elsewhere alone, and those that were made for less than Valid;
@@ -34,11 +42,29 @@ func (s *Store) RenewDue(now time.Time) (renewed []string, err error) {
 		if u.Expires.Sub(now) >= Valid/3 && s.certified(u.Role, ids, now) {
 			continue
 		}
-		if _, wrong := s.Ensure(u.Role, ids, now); wrong != nil {
+		if wrong := s.renewDue(u.Name, now); wrong != nil {
 			err = errors.Join(err, fmt.Errorf("%s %s is not renewed: %w", u.Role, u.Name, wrong))
 			continue
 		}
 		renewed = append(renewed, u.Name)
 	}
 	return renewed, err
+}
+
+// renewDue makes new creds of a name as it is now: who was revoked, or lost agents, since it was listed stays
+// so.
+func (s *Store) renewDue(id string, now time.Time) error {
+	if _, wrong := ReadFile(s.CredsPath(id)); errors.Is(wrong, ErrOpen) {
+		return wrong
+	}
+	return s.update(func(n names) error {
+		e, err := n.user(id)
+		if err != nil {
+			return err
+		}
+		if e.revoked() {
+			return ErrRevoked
+		}
+		return s.give(n, e.Role, e.ids(id), now, Valid)
+	})
 }

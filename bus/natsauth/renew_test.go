@@ -1,6 +1,7 @@
 package natsauth
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,4 +74,29 @@ func TestWhatEndsSoonIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	due(at.Add(2 * Valid))
+}
+
+// A name is renewed as it is when its turn comes: what was taken from it after the names were listed does not
+// come back.
+func TestARenewalGivesNothingBack(t *testing.T) {
+	s, now := store(t), time.Now()
+	may[string](t)(s.Add(bus.RoleAgentd, bus.IDs{Name: "node", Agents: []string{"a", "b"}}, now, Valid))
+	may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "ann"}, now, Valid))
+	if _, _, err := s.Renew("node", []string{"a"}, now, Valid); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Revoke("ann", now); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.renewDue("node", now); err != nil {
+		t.Error(err)
+	}
+	if err := s.renewDue("ann", now); !errors.Is(err, ErrRevoked) {
+		t.Errorf("of one that was revoked: %v", err)
+	}
+	for _, u := range may[[]User](t)(s.List()) {
+		if u.Name == "node" && !slices.Equal(u.Agents, []string{"a"}) || u.Revoked != (u.Name == "ann") {
+			t.Errorf("%+v", u)
+		}
+	}
 }

@@ -173,9 +173,10 @@ type User struct {
 	Role    bus.Role
 	Domain  string
 	Agents  []string
-	Expires time.Time // of the last creds; zero where a process makes them itself
-	Earlier time.Time // of earlier ones that are good for longer than these; zero: none are
-	Brief   bool      // the last ones were made for less than Valid
+	Expires time.Time     // of the last creds; zero where a process makes them itself
+	Earlier time.Time     // of earlier ones that are good for longer than these; zero: none are
+	Brief   bool          // the last ones were made for less than Valid
+	Warn    time.Duration // how long before their end it is said to come
 	Revoked bool
 }
 
@@ -198,7 +199,7 @@ func (s *Store) List() ([]User, error) {
 			if u.Expires = time.Unix(k.Expires, 0); !u.Earlier.After(u.Expires) {
 				u.Earlier = time.Time{}
 			}
-			u.Brief = k.brief()
+			u.Brief, u.Warn = k.brief(), k.warn()
 		}
 		out = append(out, u)
 	}

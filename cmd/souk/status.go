@@ -125,7 +125,7 @@ func (s *shared) ask(c *cobra.Command, reg *registry, now time.Time) (*statusRep
 		survey.Silent = append(survey.Silent, local.Silence{Part: "etcd", Why: noEtcd.Error()})
 	}
 	out := &statusReport{Market: bus.Redact(link.State().NATS), Survey: survey}
-	all := s.credentials(survey)
+	all := s.credentials(survey, now)
 	out.Known, out.Credentials = len(all), endSoon(all, now)
 	out.Findings = findings(survey, out.Credentials, now)
 	out.Well = len(out.Findings) == 0
@@ -133,8 +133,9 @@ func (s *shared) ask(c *cobra.Command, reg *registry, now time.Time) (*statusRep
 }
 
 // credentials lists those that are known: of the keys in the data directory, if they are this market's; else
-// those that were given; and what hubs and treasury say of their own.
-func (s *shared) credentials(survey *local.Survey) (all []credential) {
+// those that were given; and what hubs and treasury say of their own. One that was made for a short time is
+// known in its last third.
+func (s *shared) credentials(survey *local.Survey, now time.Time) (all []credential) {
 	add := func(role bus.Role, name string, ends time.Time) {
 		if !ends.IsZero() && !slices.ContainsFunc(all, func(c credential) bool {
 			return c.Role == role && c.Name == name && !c.Ends.After(ends)
@@ -146,7 +147,8 @@ func (s *shared) credentials(survey *local.Survey) (all []credential) {
 		if keys, err := s.openKeys(); err == nil {
 			users, _ := keys.List()
 			for _, u := range users {
-				if !u.Revoked && !u.Brief {
+				left := u.Expires.Sub(now)
+				if !u.Revoked && (!u.Brief || 0 < left && left < u.Warn) {
 					add(u.Role, u.Name, u.Expires)
 				}
 			}

@@ -39,8 +39,11 @@ func (r *statusReport) page(w io.Writer) error {
 		if f.Do != "" {
 			what += " (" + f.Do + ")"
 		}
-		lines := strings.Split(text.WrapSoft(console.Plain(what), pageWidth-5), "\n")
-		fmt.Fprintf(&b, "  ! %s\n", strings.Join(lines, "\n    "))
+		mark := "  ! "
+		for line := range strings.SplitSeq(text.WrapSoft(console.Plain(what), pageWidth-5), "\n") {
+			fmt.Fprintf(&b, "%s%s\n", mark, strings.TrimRight(line, " "))
+			mark = "    "
+		}
 	}
 	more(&b, len(r.Findings), pageRows)
 	r.parts(&b)

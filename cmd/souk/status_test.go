@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -142,11 +143,49 @@ func TestThePageOfAHugeAndHostileMarket(t *testing.T) {
 		t.Errorf("%d lines", len(lines))
 	}
 	for i, l := range lines {
+		if strings.HasSuffix(l, " ") {
+			t.Errorf("line %d ends in spaces: %q", i, l)
+		}
 		if text.StringWidth(l) > pageWidth {
 			t.Errorf("line %d has %d columns: %q", i, text.StringWidth(l), l)
 		}
 		if strings.ContainsFunc(l, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			t.Errorf("line %d: %q", i, l)
+		}
+	}
+}
+
+// Creds that are not renewed by themselves, as they were made for less than 90 days, are told of in their
+// last third, of at most two weeks; when they are over they have ended as was meant. Revoked ones are not
+// told of.
+func TestBriefCredsAreToldOf(t *testing.T) {
+	data, now := t.TempDir(), time.Now()
+	keys, err := natsauth.Init(natsauth.Dir(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const day = 24 * time.Hour
+	for name, valid := range map[string]time.Duration{"month": 60 * day, "guest": 3 * day, "gone": 60 * day} {
+		if _, err := keys.Add(bus.RoleViewer, bus.IDs{Name: name}, now, valid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keys.Revoke("gone", now); err != nil {
+		t.Fatal(err)
+	}
+	s := &shared{data: data}
+	for _, test := range []struct {
+		after time.Duration
+		want  string
+	}{{day, ""}, {2*day + time.Hour, "guest"}, {3*day + time.Hour, ""}, {45 * day, ""}, {47 * day, "month"},
+		{61 * day, ""}} {
+		var names []string
+		at := now.Add(test.after)
+		for _, c := range endSoon(s.credentials(new(local.Survey), at), at) {
+			names = append(names, c.Name)
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("after %v of %q, want %q", test.after, got, test.want)
 		}
 	}
 }
