@@ -31,27 +31,37 @@ type column struct {
 type cell struct {
 	text   string
 	number float64
-	write  func(float64) string // nil: it is a text
+	write  func(n float64, width int) string // nil: it is a text
 }
 
 func word(s string) cell { return cell{text: s} }
 
 func count[N int | int64](n N) cell {
-	return cell{number: float64(n), write: func(n float64) string {
+	return cell{number: float64(n), write: func(n float64, _ int) string {
 		return strconv.FormatFloat(n, 'f', 0,
 			64)
 	}}
 }
 
 func amount(c market.Credits) cell {
-	return cell{number: float64(c), write: digits}
+	return cell{number: float64(c), write: fitted}
+}
+
+// fitted is an amount to as many digits, of four, as there is room for: one that is cut would look like
+// another.
+func fitted(nanos float64, width int) string {
+	s := digits(nanos)
+	for n := 3; n > 0 && len(s) > width; n-- {
+		s = fmt.Sprintf("%.*g", n, nanos/float64(market.Credit))
+	}
+	return s
 }
 
 func share(part, of int64) cell {
 	if of <= 0 {
-		return cell{number: -1, write: func(float64) string { return "-" }}
+		return cell{number: -1, write: func(float64, int) string { return "-" }}
 	}
-	return cell{number: float64(part) / float64(of), write: func(x float64) string {
+	return cell{number: float64(part) / float64(of), write: func(x float64, _ int) string {
 		return fmt.Sprintf("%.0f %%", 100*x)
 	}}
 }
@@ -60,7 +70,7 @@ func share(part, of int64) cell {
 func (c *cell) written(width int) string {
 	s := c.text
 	if c.write != nil {
-		s = c.write(c.number)
+		s = c.write(c.number, width)
 	}
 	s = short(s, width)
 	pad := strings.Repeat(" ", max(0, width-text.StringWidth(s)))
@@ -183,7 +193,7 @@ func (t *top) draw() string {
 	var names []cell
 	for i, c := range v.columns {
 		if names = append(names, word(c.name)); len(rows) > 0 && rows[0][i].write != nil {
-			names[i].write = func(float64) string { return c.name }
+			names[i].write = func(float64, int) string { return c.name }
 		}
 	}
 	lines = append(lines, v.line(names))

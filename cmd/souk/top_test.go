@@ -206,3 +206,19 @@ func TestTopInATerminal(t *testing.T) {
 		t.Errorf("without a terminal: %v: %s", err, text)
 	}
 }
+
+// An amount loses digits where there is little room, never its exponent.
+func TestAmountsFitTheirColumns(t *testing.T) {
+	for _, test := range []struct {
+		c     market.Credits
+		width int
+		want  string
+	}{{37_674, 9, "3.767e-05"}, {37_674, 6, " 4e-05"}, {37_674, 7, "3.8e-05"}, {113_145, 6, "0.0001"},
+		{75_000_000, 7, "  0.075"}, {-37_674, 7, " -4e-05"}, {0, 6, "     0"},
+		{market.MaxCredits, 6, fmt.Sprintf("%6.1g", float64(market.MaxCredits)/1e9)}} {
+		c := amount(test.c)
+		if got := c.written(test.width); got != test.want {
+			t.Errorf("%d in %d columns: %q, want %q", test.c, test.width, got, test.want)
+		}
+	}
+}
