@@ -71,7 +71,7 @@ func (r *Reader) begin(most int64) error {
 func (r *Reader) load() error { return r.loadUpTo(maxSegment) }
 
 func (r *Reader) loadUpTo(most int64) error {
-	r.complete = most == maxSegment && len(r.segs) > r.cur+1
+	r.complete = false
 	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
 	switch {
 	case errors.Is(err, regular.ErrNot), errors.Is(err, regular.ErrLong):
@@ -94,6 +94,7 @@ func (r *Reader) loadUpTo(most int64) error {
 	}
 	n, err := read(f, r.buf)
 	r.buf = r.buf[:n]
+	r.complete = err == nil && most == maxSegment && len(r.segs) > r.cur+1
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // cut at this moment
 		err = nil
 	}

@@ -330,3 +330,35 @@ func chainAt(t *testing.T, dir string, seq uint64) uint32 {
 	}
 	return r.crc
 }
+
+// A reader that cannot open the next segment goes on there once it can.
+func TestAReaderGoesOnAfterASegmentThatDoesNotOpen(t *testing.T) {
+	alone(t)
+	dir := filepath.Join(t.TempDir(), "j")
+	j := mustOpen(t, dir)
+	for seq := range uint64(3) {
+		mustAppend(t, j, frame(seq+1, segmentBytes))
+	}
+	segs, err := segments(walDir(dir))
+	try(t, err)
+	if len(segs) < 3 {
+		t.Fatalf("%d segments", len(segs))
+	}
+	r, err := NewReader(dir)
+	try(t, err)
+	aside, path := filepath.Join(t.TempDir(), "aside"), segs[1].path
+	try(t, os.Rename(path, aside), os.Symlink("nowhere", path))
+	read := uint64(0)
+	for err == nil {
+		if _, err = r.Next(); err == nil {
+			read++
+		}
+	}
+	if !errors.Is(err, ErrDamaged) || read != segs[1].first-1 {
+		t.Fatalf("after %d frames: %v", read, err)
+	}
+	try(t, os.Remove(path), os.Rename(aside, path))
+	if e, err := r.Next(); err != nil || e.Seq != read+1 {
+		t.Errorf("frame %d after frame %d: %v", e.Seq, read, err)
+	}
+}
