@@ -14,6 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/metrics"
+	"souk/hub/policy"
 	"souk/hub/report"
 	"souk/ledger"
 	"souk/market"
@@ -90,5 +91,22 @@ func TestSeriesOfAThousandAgents(t *testing.T) {
 		t.Errorf("%d series of 1,000 models, want 800 at most", worst)
 	} else {
 		t.Logf("1,000 agents of as many models: %d series, scraped in %v", worst, took)
+	}
+}
+
+// How full the domain is, is shown as the hub has it; of what clients are owed, the most.
+func TestGauges(t *testing.T) {
+	st := crowd(3, 1)
+	st.Regime.Level, st.Regime.Temperature, st.Regime.Rho = 2, 0.8, 0.5
+	st.Owed = []policy.Owed{{Seconds: 2}, {Seconds: 7}, {Seconds: 3}}
+	got := map[string]float64{}
+	sayAll(func(f *metrics.Family, v float64, _ ...string) { got[f.Name] += v }, false, st, ledger.Sums{})
+	for name, want := range map[string]float64{
+		"souk_hub_saturation_state": 2, "souk_hub_router_temperature": 0.8, "souk_hub_rho": 0.5,
+		"souk_hub_owed_seconds": 7, "souk_hub_leading": 0, "souk_hub_agents": 3,
+	} {
+		if v, there := got[name]; !there || v != want {
+			t.Errorf("%s is %v (there: %v), want %v", name, v, there, want)
+		}
 	}
 }
