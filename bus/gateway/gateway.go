@@ -221,7 +221,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.close()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	s.lines.Flush(flush)
+	s.lines.Close(flush)
 	return err
 }
 

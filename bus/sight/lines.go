@@ -46,13 +46,14 @@ type Lines struct {
 	writing bool
 	idle    chan struct{} // closed once nothing is written; nil: nobody waits
 	second  int64         // of which refused counts
-	refused int
+	refused [2]int        // of strangers, and of known clients
 	missing int64
 }
 
 const (
 	mostLines   = 1024 // that wait to be written
-	mostRefused = 100  // lines of refused requests a second: strangers make as many as they like
+	// lines of refused requests a second, of strangers, who make as many as they like, and of all clients
+	mostRefused = 100
 )
 
 // NewLines returns what writes to a log as a setting says.
@@ -76,13 +77,19 @@ func (l *Lines) Add(line Line) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	over := false
 	if line.Code != "" {
 		if now := line.End.Unix(); now != l.second {
-			l.second, l.refused = now, 0
+			l.second, l.refused = now, [2]int{}
 		}
-		l.refused++
+		of := &l.refused[0]
+		if line.Client != "" {
+			of = &l.refused[1]
+		}
+		*of++
+		over = *of > mostRefused
 	}
-	if len(l.queue) >= mostLines || line.Code != "" && l.refused > mostRefused {
+	if len(l.queue) >= mostLines || over {
 		l.missing++
 		return
 	}
@@ -112,6 +119,18 @@ func (l *Lines) write() {
 			l.log.Handler().Handle(context.Background(), lines[i].record(missing))
 			missing = 0
 		}
+	}
+}
+
+// Close waits until all is written, or ctx ends, and says how many lines are missing since the last.
+func (l *Lines) Close(ctx context.Context) {
+	l.Flush(ctx)
+	l.mu.Lock()
+	missing := l.missing
+	l.missing = 0
+	l.mu.Unlock()
+	if missing > 0 {
+		l.log.Warn("requests had no line", "lines_missing", missing)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +99,37 @@ func TestRefusedRequestsFillNoDisk(t *testing.T) {
 	l.Flush(context.Background())
 	if want := fmt.Sprintf("lines_missing=%d\n", 9*mostRefused); !strings.HasSuffix(b.String(), want) {
 		t.Errorf("the next line does not count those that are missing (%s): %s", want, &b)
+	}
+}
+
+// Strangers crowd out no line of a client's, and what has no line is counted at the end, too.
+func TestStrangersCrowdOutNoClient(t *testing.T) {
+	var b bytes.Buffer
+	l := NewLines(slog.New(slog.NewTextHandler(&b, nil)), bus.DefaultRequestLog())
+	at := time.Unix(1_800_000_000, 0)
+	for range 2 * mostRefused {
+		l.Add(Line{Begin: at, End: at, Code: "invalid_api_key"})
+		l.Flush(t.Context())
+	}
+	l.Add(Line{Begin: at, End: at, Code: bus.CodeInternal, Client: "ann"})
+	l.Flush(t.Context())
+	for range 2 * mostRefused {
+		l.Add(Line{Begin: at, End: at, Code: "invalid_api_key"})
+	}
+	l.Close(t.Context())
+	if n := strings.Count(b.String(), "client=ann"); n != 1 {
+		t.Errorf("a client's request has %d lines", n)
+	}
+	missing := 0
+	for _, m := range regexp.MustCompile(`lines_missing=(\d+)`).FindAllStringSubmatch(b.String(), -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing += n
+	}
+	if missing != 3*mostRefused {
+		t.Errorf("%d lines are said to be missing, want %d", missing, 3*mostRefused)
 	}
 }
 

@@ -186,6 +186,6 @@ func (s *Server) Run(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s.d.Bus.Flush(flush)
-	s.lines.Flush(flush)
+	s.lines.Close(flush)
 	return nil
 }
