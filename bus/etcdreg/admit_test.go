@@ -149,7 +149,7 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 			"agents/ agents/a1 agents/a2 agents/a11 agents/b claims/ claims/a1 claims/b treasury " +
 				"hubs/ hubs/math hubs/maths hubs/law doors/ doors/door-1 doors/door-2 " +
 				"gateways/ gateways/gate-1 gateways/gate-2"},
-		"dev":      {}, "eye": {}, "nobody": {},
+		"dev": {}, "eye": {}, "nobody": {},
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		client := g.raw(t, name)

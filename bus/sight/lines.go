@@ -51,7 +51,7 @@ type Lines struct {
 }
 
 const (
-	mostLines   = 1024 // that wait to be written
+	mostLines = 1024 // that wait to be written
 	// lines of refused requests a second, of strangers, who make as many as they like, and of all clients
 	mostRefused = 100
 )

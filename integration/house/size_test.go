@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 116_000
-	mostHub     = 19_000
-	mostRoot    = 1_389 // package hub itself, which wires its rooms
+	mostProduct = 111_200
+	mostHub     = 18_795
+	mostRoot    = 1_378 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
