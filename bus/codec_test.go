@@ -138,6 +138,7 @@ func full() []Message {
 		&Feed{Domain: "math", Journal: "j", Epoch: 7, AtMS: 8, Unseen: 3,
 			Rounds: []FeedRound{
 				{Number: 9, AtMS: 8, Pricing: "vcg", Instead: true, Tasks: 3, Agents: 2, Welfare: 5,
+					Given: 2, Premiums: -3, SlotPrice: 4,
 					Awards: []FeedAward{{Slot: 1, Agent: "a1", Value: 9, Cost: 4, Premium: -1, SlotPrice: 2}},
 					Left:   []FeedLeft{{Agent: "a1", Value: -3, Needed: 6, Planned: true}}, More: 4},
 			},

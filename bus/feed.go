@@ -91,8 +91,13 @@ type FeedRound struct {
 	Tasks   int            `json:"tasks" msgpack:"tasks,omitempty"`   // that met, those left out too
 	Agents  int            `json:"agents" msgpack:"agents,omitempty"` // on its record
 	Welfare market.Credits `json:"welfare" msgpack:"welfare,omitempty" want:"sum"`
-	Awards  []FeedAward    `json:"awards,omitempty" msgpack:"awards,omitempty" want:"most:16"`
-	Left    []FeedLeft     `json:"left,omitempty" msgpack:"left,omitempty" want:"most:16"`
+	// tasks that got a slot, their premiums, and the dearest slot's price
+	Given     int            `json:"given" msgpack:"given,omitempty"`
+	Premiums  market.Credits `json:"premiums" msgpack:"premiums,omitempty" want:"signed"`
+	SlotPrice market.Credits `json:"slot_price" msgpack:"slot_price,omitempty"`
+	// some of them, and of those left out
+	Awards []FeedAward `json:"awards,omitempty" msgpack:"awards,omitempty" want:"most:16"`
+	Left   []FeedLeft  `json:"left,omitempty" msgpack:"left,omitempty" want:"most:16"`
 	// awards, and tasks left out, that have no place here
 	More int `json:"more,omitempty" msgpack:"more,omitempty"`
 }

@@ -124,10 +124,6 @@ func (t *top) modelRows() (rows [][]cell) {
 
 func (t *top) roundRows() (rows [][]cell) {
 	for _, r := range t.last {
-		var premiums, slot market.Credits
-		for _, a := range r.Awards {
-			premiums, slot = premiums+a.Premium, max(slot, a.SlotPrice)
-		}
 		won := ""
 		var least market.Credits
 		for _, l := range r.Left {
@@ -135,10 +131,9 @@ func (t *top) roundRows() (rows [][]cell) {
 				won, least = brief(l.Needed)+" at "+l.Agent, lacks
 			}
 		}
-		left := max(0, r.Tasks-len(r.Awards))
 		rows = append(rows, []cell{word(fmt.Sprintf("%s/%d", r.Journal, r.Number)),
-			word(time.UnixMilli(r.AtMS).UTC().Format(time.TimeOnly)), count(r.Tasks), count(len(r.Awards)),
-			count(left), amount(premiums), amount(slot), word(won)})
+			word(time.UnixMilli(r.AtMS).UTC().Format(time.TimeOnly)), count(r.Tasks), count(r.Given),
+			count(max(0, r.Tasks-r.Given)), amount(r.Premiums), amount(r.SlotPrice), word(won)})
 	}
 	return rows
 }

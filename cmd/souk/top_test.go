@@ -37,8 +37,7 @@ func hugeTop(hostile string) *top {
 				Price: market.Price{Miss: market.MaxCredits, Hit: 1, Out: market.MaxCredits}})
 		}
 		hubs = append(hubs, h)
-		r := bus.FeedRound{Number: 1 << 60, Tasks: 1 << 20, Awards: []bus.FeedAward{{Agent: d, Premium: 3,
-			SlotPrice: 5}}}
+		r := bus.FeedRound{Number: 1 << 60, Tasks: 1 << 20, Given: 1 << 19, Premiums: 3, SlotPrice: 5}
 		for range 16 {
 			r.Left = append(r.Left, bus.FeedLeft{Agent: strings.Repeat("x", 64), Value: 1,
 				Needed: market.MaxCredits})

@@ -92,9 +92,10 @@ func upCommand(s *shared) *cobra.Command {
 		Long: `Brings a whole market up in this process and stays until Ctrl-C.
 
 It listens on loopback and, unless its file says otherwise of the gateway, nowhere else: NATS, and the gateway
-http://127.0.0.1:8080/v1 for clients of OpenAI's API. Both ask who is there. The keys are made in DATA/auth at the first start, with creds and a key of
-the client dev, whose paths are printed; commands on the same data directory find or make what they need. A
-second start on it goes on where the first one ended; a second market on it at the same time is refused.`,
+http://127.0.0.1:8080/v1 for clients of OpenAI's API. Both ask who is there. The keys are made in DATA/auth at
+the first start, with creds and a key of the client dev, whose paths are printed; commands on the same data
+directory find or make what they need. A second start on it goes on where the first one ended; a second market
+on it at the same time is refused.`,
 		Example: `  souk up
   souk up --print-config > market.yaml && souk up --config market.yaml
   souk up --vllm http://127.0.0.1:8000 --data /tmp/souk`,

@@ -49,12 +49,15 @@ func Shown(r *ledger.Round, atMS int64) bus.FeedRound {
 	in, out := &r.Round, &r.Outcome
 	p := in.Pruned
 	x := bus.FeedRound{Number: in.Number, AtMS: atMS, Pricing: in.Rule.Pricing,
-		Instead: in.Rule.Instead != "",
-		Tasks:   len(in.Tasks) + p.Tasks + p.Planned + p.Beyond, Agents: len(in.Agents), Welfare: max(0,
-			out.Welfare)}
-	for slot, a := range out.Awards[:min(len(out.Awards), bus.MaxFeedTasks)] {
-		x.Awards = append(x.Awards, bus.FeedAward{Slot: slot, Agent: string(a.Agent), Value: a.Value,
-			Cost: a.Cost, Premium: a.Premium, SlotPrice: a.SlotPrice})
+		Instead: in.Rule.Instead != "", Given: len(out.Awards), Agents: len(in.Agents),
+		Tasks: len(in.Tasks) + p.Tasks + p.Planned + p.Beyond, Welfare: max(0, out.Welfare)}
+	for slot, a := range out.Awards {
+		x.Premiums, _ = x.Premiums.Add(a.Premium)
+		x.SlotPrice = max(x.SlotPrice, a.SlotPrice)
+		if len(x.Awards) < bus.MaxFeedTasks {
+			x.Awards = append(x.Awards, bus.FeedAward{Slot: slot, Agent: string(a.Agent), Value: a.Value,
+				Cost: a.Cost, Premium: a.Premium, SlotPrice: a.SlotPrice})
+		}
 	}
 	if len(in.Edges) <= mostExplained && len(in.Tasks) > len(out.Awards) &&
 		in.Rule.Pricing != market.PricingPosted {
