@@ -27,7 +27,7 @@ import (
 type Meter = metric.Meter
 
 // MostNames is the number of values that a label takes; whatever is named after that many counts as [Other].
-// Names are those of models and the like, which anybody may choose.
+// Models and the like have names that anybody may choose.
 const MostNames = 64
 
 // Other is the value of a label for all that has none of its own.

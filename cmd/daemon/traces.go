@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -131,7 +132,7 @@ func samplerOf(name, arg string) (sdk.Sampler, error) {
 // it is full it becomes FILE.1, in the place of an older one.
 type traces struct {
 	path string
-	file *os.File
+	file *os.File // nil: it could not be opened, and is tried again
 	size int64
 }
 
@@ -154,7 +155,12 @@ func (t *traces) open() (err error) {
 func (t *traces) Start(context.Context) error { return nil }
 
 // Stop implements otlptrace.Client.
-func (t *traces) Stop(context.Context) error { return t.file.Close() }
+func (t *traces) Stop(context.Context) error {
+	if t.file == nil {
+		return nil
+	}
+	return t.file.Close()
+}
 
 // UploadTraces implements otlptrace.Client: it writes a line. One goroutine calls it.
 func (t *traces) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpans) error {
@@ -164,16 +170,15 @@ func (t *traces) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpans)
 		return err
 	}
 	line = append(hexIDs(line), '\n')
-	if t.size > 0 && t.size+int64(len(line)) > mostTraces {
-		if err := os.Rename(t.path, t.path+".1"); err != nil {
-			return err
-		}
-		if err := t.file.Close(); err != nil {
-			return err
-		}
-		if err := t.open(); err != nil {
-			return err
-		}
+	if t.file != nil && t.size > 0 && t.size+int64(len(line)) > mostTraces {
+		err = errors.Join(os.Rename(t.path, t.path+".1"), t.file.Close())
+		t.file = nil
+	}
+	if t.file == nil && err == nil {
+		err = t.open()
+	}
+	if err != nil {
+		return err
 	}
 	n, err := t.file.Write(line)
 	t.size += int64(n)

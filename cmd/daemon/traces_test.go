@@ -115,6 +115,35 @@ func TestAFileOfSpansIsBounded(t *testing.T) {
 	}
 }
 
+// Spans are written again once their file can be made again, where it could not follow a full one.
+func TestAFileOfSpansThatCannotBeMadeForAWhile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := openTraces(filepath.Join(dir, "spans"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := []*tracepb.ResourceSpans{{SchemaUrl: "x"}}
+	if err := f.UploadTraces(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	away := filepath.Join(dir, "away")
+	f.path, f.size = filepath.Join(away, "spans"), mostTraces
+	for range 2 {
+		if f.UploadTraces(t.Context(), batch) == nil {
+			t.Error("spans are written into a folder that is not there")
+		}
+	}
+	if err := os.Mkdir(away, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.UploadTraces(t.Context(), batch); err != nil {
+		t.Errorf("once it is there: %v", err)
+	}
+	if err := f.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNothingIsTracedUnlessAskedFor(t *testing.T) {
 	for _, env := range [][]string{{},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", "OTEL_SDK_DISABLED", "true"},

@@ -31,7 +31,7 @@ const (
 	Table  Look = "table"
 )
 
-// Line is one expression of a panel; Name may have labels, as {{model}}.
+// Line draws an expression of a panel; Name may have labels, as {{model}}.
 type Line struct{ Name, Expr string }
 
 // Panel shows some expressions. Text says what an operator reads there.
