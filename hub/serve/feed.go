@@ -15,7 +15,7 @@ import (
 
 // feed has what the hub did since it was last shown, while somebody looks on; else nothing.
 type feed struct {
-	until  atomic.Int64 // in Unix nanoseconds: it is watched until then
+	until  atomic.Pointer[time.Time] // it is watched until then, whatever becomes of the clock
 	begin  chan struct{}
 	mu     sync.Mutex      // of the next two
 	rounds []*ledger.Frame // that have one, the last bus.MaxFeedRounds
@@ -28,7 +28,7 @@ type feed struct {
 // watched reports whether somebody looks on.
 func (f *feed) watched() bool {
 	until := f.until.Load()
-	return until != 0 && time.Now().UnixNano() < until
+	return until != nil && time.Now().Before(*until)
 }
 
 // saw takes in frames that were written.
@@ -65,7 +65,7 @@ func (f *feed) take() (rounds []bus.FeedRound, unseen int64) {
 // onWatch lets the feed begin or go on, or answers with a whole one.
 func (s *Server) onWatch(m bus.Msg) {
 	if m.Reply == "" {
-		s.feed.until.Store(time.Now().Add(bus.WatchFor).UnixNano())
+		s.feed.until.Store(new(time.Now().Add(bus.WatchFor)))
 		select {
 		case s.feed.begin <- struct{}{}:
 		default:
