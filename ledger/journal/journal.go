@@ -270,26 +270,6 @@ func (j *Journal) Last() (seq uint64, epoch, time int64) {
 	return j.last.Seq, j.last.Epoch, j.last.Time
 }
 
-// HasRoom reports whether the disk has room for new holds. A hub asks before it clears a round: an Append
-// that is refused with ledger.ErrDiskFull is refused whole.
-func (j *Journal) HasRoom() bool {
-	free, needed := j.Room()
-	return free >= needed
-}
-
-// Room says how many bytes of the disk are free, and how many have to be for new holds. Where nobody knows,
-// or nobody minds, none are needed.
-func (j *Journal) Room() (free, needed int64) {
-	if j.cfg.MinFree < 0 {
-		return 0, 0
-	}
-	free, err := j.free(j.dir)
-	if err != nil {
-		return 0, 0
-	}
-	return free, j.cfg.MinFree
-}
-
 // Append makes all frames durable, in order, with one sync, or where they are more than maxSync bytes with
 // several; see ledger.Journal. Two kinds of error:
 // ledger.ErrDiskFull says that nothing was written and that frames which hold no new money are still taken.
