@@ -20,7 +20,13 @@ import (
 	"souk/bus/natsbus"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Of etcd's members, which reach one another by HTTP, connections may outlive both ends for a while.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"))
+}
 
 func startEtcd(t testing.TB, config embedded.EtcdConfig) *embedded.Etcd {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -21,6 +22,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -54,9 +56,13 @@ type EtcdConfig struct {
 	Log  *slog.Logger // warnings and errors; nil for none
 	// Limits bound what each member takes; nil for [DefaultEtcdLimits].
 	Limits *EtcdLimits
+	// Cluster are the members of which this server is one; nil: it is alone. The start waits until most of
+	// them are there, or Ended is closed.
+	Cluster *Cluster
+	Ended   <-chan struct{}
 }
 
-// Etcd is a running cluster of one.
+// Etcd is a running server.
 type Etcd struct {
 	etcd   *embed.Etcd
 	client *clientv3.Client
@@ -137,12 +143,19 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 	if err != nil {
 		return nil, err
 	}
+	late := time.After(readyIn)
+	if config.Cluster != nil {
+		late = nil
+	}
 	select {
 	case <-running.Server.ReadyNotify():
 	case err := <-running.Err():
 		running.Close()
 		return nil, err
-	case <-time.After(readyIn):
+	case <-config.Ended:
+		running.Close()
+		return nil, context.Canceled
+	case <-late:
 		running.Close()
 		return nil, fmt.Errorf("not ready after %v: see whether the disk under %s is slow or full", readyIn,
 			config.Dir)
@@ -283,12 +296,39 @@ func etcdConfig(config EtcdConfig, limits EtcdLimits) *embed.Config {
 	c.EnableGRPCGateway = false
 	c.WarningApplyDuration = time.Second // a busy laptop is not worth a line for each put
 	c.WarningUnaryRequestDuration = 2 * time.Second
+	if m := config.Cluster; m != nil {
+		c.Name, c.InitialCluster = m.Member, ""
+		for i, u := range m.urls("https", etcdPeers) {
+			c.InitialCluster += fmt.Sprintf(",%s=%s", m.Members[i], u)
+			if m.Members[i] == m.Member {
+				at := *u
+				at.Host = net.JoinHostPort(m.listen(), u.Port())
+				c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{at}, []url.URL{*u}
+			}
+		}
+		c.InitialCluster = c.InitialCluster[1:]
+		if m.Joins {
+			c.ClusterState = embed.ClusterStateFlagExisting
+		}
+		c.PeerTLSInfo = transport.TLSInfo{CertFile: m.TLS.Cert, KeyFile: m.TLS.Key, TrustedCAFile: m.TLS.CA,
+			ClientCertAuth: true, AllowedCNs: natsauth.PeerNames(), SkipClientSANVerify: true,
+			MinVersion: tls.VersionTLS13}
+		c.PreVote, c.StrictReconfigCheck = true, true
+	}
 	log := config.Log
 	if log != nil {
 		log = log.With("server", "etcd")
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdlog.New(log, ""))
 	return c
+}
+
+// Leaderless says that etcd answers nobody, as most of its members are away; "" while it does.
+func (e *Etcd) Leaderless() string {
+	if e.etcd.Server.Leader() == 0 {
+		return "etcd has no leader: most of its members must run"
+	}
+	return ""
 }
 
 // Client is a client in process, which Close closes.

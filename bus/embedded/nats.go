@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +40,41 @@ type NATSConfig struct {
 	Auth *natsauth.Server
 	TLS  *tls.Config  // whoever comes by a socket speaks TLS; nil for none
 	Log  *slog.Logger // warnings and errors; nil for none
+	// Cluster are the servers that this one is one of; nil: it is alone. It wants Auth.
+	Cluster *Cluster
+}
+
+// Cluster is this server's place among those of its kind on other machines. Each shows the others the
+// servers' certificate.
+type Cluster struct {
+	Member  string         // this server's host in Members
+	Members []string       // hosts of all of them
+	TLS     natsauth.Files // as of natsauth.PeerFiles
+	// NATS: where it keeps the accounts' JWTs that it was told, with the revocations in them
+	Dir   string
+	Joins bool // etcd: this member's data was lost, and the others were told that it comes anew
+}
+
+// Ports at which servers of a cluster reach one another.
+const (
+	natsPeers = 6222
+	etcdPeers = 2380
+)
+
+// listen returns the address to listen on for peers: for a host that is a name, any of the machine.
+func (c *Cluster) listen() string {
+	if net.ParseIP(c.Member) == nil {
+		return "0.0.0.0"
+	}
+	return c.Member
+}
+
+// urls returns the members' URLs at a port.
+func (c *Cluster) urls(scheme string, port int) (urls []*url.URL) {
+	for _, m := range c.Members {
+		urls = append(urls, &url.URL{Scheme: scheme, Host: net.JoinHostPort(m, strconv.Itoa(port))})
+	}
+	return urls
 }
 
 // NATS is a running server without JetStream: nothing that it carries is kept, so it has no data
@@ -79,7 +115,18 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	}
 	var guard *natsGuard
 	if a := config.Auth; a != nil {
-		accounts := &server.MemAccResolver{}
+		var accounts server.AccountResolver = &server.MemAccResolver{}
+		if c := config.Cluster; c != nil {
+			// A server that was away while somebody was revoked hears of it from the others.
+			kept, err := server.NewDirAccResolver(c.Dir, 0, time.Minute, server.NoDelete)
+			if err != nil {
+				return nil, fmt.Errorf("embedded NATS: %w", err)
+			}
+			accounts = kept
+			if err := clusterNATS(options, c); err != nil {
+				return nil, fmt.Errorf("embedded NATS: %w", err)
+			}
+		}
 		for account, token := range a.Accounts {
 			if err := accounts.Store(account, token); err != nil {
 				return nil, fmt.Errorf("embedded NATS: account %s: %w", account, err)
@@ -132,6 +179,27 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	}
 	return n, nil
 }
+
+// clusterNATS has a server find the others, and tell them what its clients subscribe to. Clients are told of
+// none: their files name all.
+func clusterNATS(o *server.Options, c *Cluster) error {
+	peers, err := natsauth.PeerTLS(c.TLS)
+	if err != nil {
+		return err
+	}
+	o.ServerName, o.Routes = c.Member, c.urls("tls", natsPeers)
+	o.Cluster = server.ClusterOpts{Name: "souk", Host: c.listen(), Port: natsPeers, NoAdvertise: true,
+		Advertise: net.JoinHostPort(c.Member, strconv.Itoa(natsPeers)), TLSConfig: peers,
+		TLSTimeout: shakeWithin.Seconds(), AuthTimeout: shakeWithin.Seconds(),
+		PingInterval: routePing, MaxPingsOut: routePings}
+	return nil
+}
+
+// A route that is silent is given up within ten seconds, as a client's connection is.
+const (
+	routePing  = 4 * time.Second
+	routePings = 2
+)
 
 // ready waits until the server takes connections. It asks for a moment at a time: the server itself would
 // wait on, even after it has found its port taken.
@@ -229,11 +297,17 @@ func (l *natsLog) write(level slog.Level, text string) {
 	}
 }
 
-// doneBy tells lines about one connection, by which the server says what it does not let it do, and of which
-// kind that is.
+// routeLost begins what the server says, for each try, of another of its cluster that it does not reach.
+const routeLost = "Error trying to connect to route"
+
+// doneBy tells lines about one connection, by which the server says what it does not let it do, or about one
+// route, and of which kind that is.
 func doneBy(text string) (kind string, ok bool) {
 	if strings.Contains(text, server.ErrAuthentication.Error()) {
 		return server.ErrAuthentication.Error(), true
+	}
+	if strings.HasPrefix(text, routeLost) {
+		return routeLost, true
 	}
 	_, text, ok = strings.Cut(text, " - cid:")
 	for _, part := range strings.Split(text, " - ")[1:] {
@@ -248,8 +322,11 @@ func doneBy(text string) (kind string, ok bool) {
 // refuse says now and then what is refused: one whose creds are void tries again for as long as it runs.
 func (l *natsLog) refuse(now time.Time, kind, text string) {
 	says := "connections do what they may not"
-	if kind == server.ErrAuthentication.Error() {
+	switch kind {
+	case server.ErrAuthentication.Error():
 		says = "connections are refused: without creds, or with such as are void here"
+	case routeLost:
+		says = "another server of the cluster is out of reach; trying again until it is back"
 	}
 	if times := l.refused.count(now, kind); times > 0 {
 		l.log.Warn(says, "times", times, "last", text, "server", "nats")

@@ -28,10 +28,12 @@ import (
 //
 //	ca.pem, ca.key              who signs; with the key anybody can be made
 //	server.pem, server.key      what NATS and etcd show
+//	peer.pem, peer.key          what they show to others of their cluster, on other machines
 //	certs/NAME.pem, NAME.key    what NAME shows to etcd
 const (
 	caFile     = "ca"
 	serverFile = "server"
+	peerFile   = "peer"
 	certsDir   = "certs"
 )
 
@@ -50,6 +52,9 @@ const caName = "souk CA "
 
 // Root is the name of the certificate that may do anything in etcd, and of no role.
 const Root = "root"
+
+// servers is the name in the servers' certificate: no id, so that no other certificate has it.
+const servers = "souk servers"
 
 // Files names the PEM files of one end of a TLS connection. CA alone: it verifies the other side and shows no
 // certificate; no CA: it trusts the system's.
@@ -95,6 +100,9 @@ func (f Files) Expires() time.Time {
 
 // ServerFiles names the files of the servers' certificate, made or not.
 func ServerFiles(dir string) Files { return pair(dir, serverFile) }
+
+// PeerFiles names the files of the certificate that servers of a cluster show one another, made or not.
+func PeerFiles(dir string) Files { return pair(dir, peerFile) }
 
 // ClientFiles names the files of a client's certificate, made or not.
 func ClientFiles(dir, name string) Files { return pair(dir, filepath.Join(certsDir, name)) }
@@ -174,20 +182,23 @@ func absent(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// ServerCert makes what NATS and etcd show: it is good for loopback and for these hosts, names or addresses.
-// One that is good for all of them, and for CertRest, is left as it is.
+// ServerCert makes what NATS and etcd show: it is good for loopback and for these hosts, names or addresses;
+// with hosts also what they show as peers. One that is good for all of them, and for CertRest, is left as it
+// is. Where the CA's key is kept elsewhere, it is judged alone: an error says that another has to be brought.
 func ServerCert(dir string, hosts []string, now time.Time) (Files, error) {
-	return ServerFiles(dir), locked(dir, func() error { return serverCert(dir, hosts, now) })
+	return ServerFiles(dir), locked(dir, func() error {
+		err := serverCert(ServerFiles(dir), dir, hosts, now, x509.ExtKeyUsageServerAuth)
+		if err == nil && len(hosts) > 0 { // peers come to one another as clients, too
+			err = serverCert(PeerFiles(dir), dir, hosts, now, x509.ExtKeyUsageServerAuth,
+				x509.ExtKeyUsageClientAuth)
+		}
+		return err
+	})
 }
 
-func serverCert(dir string, hosts []string, now time.Time) error {
-	files := ServerFiles(dir)
-	root, signer, err := ca(dir, now)
-	if err != nil {
-		return err
-	}
-	t := template("souk servers", now, CertLife)
-	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+func serverCert(files Files, dir string, hosts []string, now time.Time, uses ...x509.ExtKeyUsage) error {
+	t := template(servers, now, CertLife)
+	t.ExtKeyUsage = uses
 	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, hosts...) {
 		if ip := net.ParseIP(h); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
@@ -196,6 +207,24 @@ func serverCert(dir string, hosts []string, now time.Time) error {
 		} else {
 			return fmt.Errorf("%q is no host: write names or addresses, without a port", h)
 		}
+	}
+	if c := pair(dir, caFile); absent(c.Key) && !absent(c.Cert) && !absent(files.Cert) {
+		brought, _, err := load(files)
+		if err == nil {
+			err = current(brought, files.Cert, now)
+		}
+		if err == nil && !serves(brought, t) {
+			err = fmt.Errorf("%s is for %v and %v", files.Cert, brought.DNSNames, brought.IPAddresses)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: make another for %v and %v where the CA's key is (souk auth init --hosts), "+
+				"and bring it with its key", err, t.DNSNames, t.IPAddresses)
+		}
+		return nil
+	}
+	root, signer, err := ca(dir, now)
+	if err != nil {
+		return err
 	}
 	if old, _, err := load(files); err == nil && now.Add(CertRest).Before(old.NotAfter) &&
 		!now.Before(old.NotBefore) && old.CheckSignatureFrom(root) == nil && serves(old, t) {
@@ -330,6 +359,29 @@ func current(c *x509.Certificate, path string, now time.Time) error {
 	}
 	return nil
 }
+
+// PeerTLS makes the TLS configuration of a server for the others of its cluster: both ends show a certificate
+// of PeerFiles, and no other is taken.
+func PeerTLS(files Files) (*tls.Config, error) {
+	c, err := TLSOf(files)
+	if err != nil {
+		return nil, err
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if name := s.PeerCertificates[0].Subject.CommonName; name != servers {
+			return fmt.Errorf("%.80q is no server of the cluster", name)
+		}
+		return nil
+	}
+	return c, nil
+}
+
+// PeerNames are the names in certificates of servers of one cluster.
+func PeerNames() []string { return []string{servers} }
+
+// Certifies reports whether the key is here that makes certificates.
+func (s *Store) Certifies() bool { return !absent(pair(s.dir, caFile).Key) }
 
 // TLSOf makes the TLS configuration of one end of a connection: TLS 1.3, nothing older. It reads the files
 // now, so that errors in them are reported at the start; certificate and key are read again at each connect,

@@ -129,7 +129,11 @@ func tend(ctx context.Context, keys *natsauth.Store, hosts, etcd []string, log *
 	}
 	for ; ctx.Err() == nil; follow.Pause(ctx, namesEvery) {
 		if time.Since(looked) > certEvery {
-			_, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now())
+			files, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now())
+			if ends := files.Expires(); err == nil && time.Until(ends) < natsauth.Warn {
+				log.Warn("the servers' certificate ends soon: bring server.* and peer.* anew from where "+
+					"the CA's key is", "file", files.Cert, "ends", ends.UTC())
+			}
 			renewed, wrong := keys.RenewDue(time.Now())
 			if len(renewed) > 0 {
 				log.Info("creds renewed, for their time was nearly over", "names", renewed)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +33,10 @@ type infraConfig struct {
 		Etcd string `yaml:"etcd"`
 		// by which other machines reach them, in their certificate, beside loopback and the addresses above
 		Hosts []string `yaml:"hosts"`
+		// hosts of machines whose servers are one cluster, and which of them this is; none: one machine
+		Members []string `yaml:"members"`
+		Member  string   `yaml:"member"`
+		Joins   bool     `yaml:"joins"` // this member's etcd lost its data, and the others were told
 		// whose creds and certificates are made and renewed in DATA/auth at each start
 		Names []infraName `yaml:"names"`
 	} `yaml:"infra"`
@@ -61,6 +67,9 @@ const infraExample = `infra:
   etcd: 127.0.0.1:2379
   hosts: []                    # names and addresses by which other machines reach them, for their certificate
   names: []                    # who may come, as {role: hub, name: math}: creds and certificates are made of them
+  members: []                  # hosts of three or five machines whose servers are one cluster, at ports 6222 and 2380
+  member: ""                   # which of them this machine is
+  joins: false                 # etcd's data was lost here, and the others were told: deploy/cluster3
 data: souk-data                # keys are in DATA/auth, etcd's data in DATA/etcd; NATS keeps none
 `
 
@@ -69,11 +78,12 @@ func infraCommand(s *shared) *cobra.Command {
 	var out io.Writer
 	role := daemon.Role[*infraConfig]{
 		Name:  "infra",
-		Short: "Run NATS and etcd alone, for a cluster on this machine",
-		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and
-trials. Both ask who is there: their keys and certificates are made in DATA/auth at the first start, and
-souk auth add makes what a process shows them. An address that other machines can reach speaks TLS alone. One of
-the two can run alone: write none for the other. Once they serve, it prints one line:
+		Short: "Run NATS and etcd alone, on this machine or as one of three",
+		Long: `Runs a NATS server and an etcd in this process: alone, for local clusters and trials, or as a
+member of a cluster of three machines or five. Both ask who is there: their keys and certificates are made in
+DATA/auth at the first start, and souk auth add makes what a process shows them. An address that other machines can
+reach speaks TLS alone, and so does a cluster. One of the two can run alone: write none for the other. Once they
+serve, it prints one line:
 
   ready nats://127.0.0.1:4222 etcd 127.0.0.1:2379 data souk-data`,
 		Example: infraExample,
@@ -128,7 +138,11 @@ func unkept(err error) error {
 }
 
 func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.Writer) (err error) {
-	keys, err := natsauth.Init(natsauth.Dir(c.Data))
+	open := natsauth.Init
+	if len(c.Infra.Members) > 0 {
+		open = natsauth.Open // each would make keys of its own
+	}
+	keys, err := open(natsauth.Dir(c.Data))
 	if err != nil {
 		return cmp.Or(unkept(err), err)
 	}
@@ -146,6 +160,14 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 	if err != nil {
 		return cmp.Or(unkept(err), fmt.Errorf("infra.hosts: %w", err))
 	}
+	var cluster *embedded.Cluster
+	var ended <-chan struct{} // of a start that may wait for others
+	if len(c.Infra.Members) > 0 {
+		cluster = &embedded.Cluster{Member: c.Infra.Member, Members: c.Infra.Members,
+			TLS: natsauth.PeerFiles(keys.Dir()),
+			Dir: filepath.Join(c.Data, "nats"), Joins: c.Infra.Joins}
+		ended = ctx.Done()
+	}
 	var tended []string
 	natsAt, etcdAt := none, none
 	if c.Infra.NATS != none {
@@ -153,8 +175,8 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		if err != nil {
 			return err
 		}
-		config := embedded.NATSConfig{Listen: c.Infra.NATS, Auth: auth, Log: p.Log}
-		if daemon.CheckLoopback(c.Infra.NATS) != nil {
+		config := embedded.NATSConfig{Listen: c.Infra.NATS, Auth: auth, Log: p.Log, Cluster: cluster}
+		if daemon.CheckLoopback(c.Infra.NATS) != nil || cluster != nil {
 			if config.TLS, err = natsauth.TLSOf(files); err != nil {
 				return err
 			}
@@ -171,9 +193,15 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		}
 	}
 	if c.Infra.Etcd != none {
+		if cluster != nil {
+			p.Log.Info("starting etcd: it serves once most of its members run", "members", cluster.Members)
+		}
 		log, hush := local.Hushable(p.Log)
 		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd,
-			TLS: files, Tick: 50 * time.Millisecond, Log: log})
+			TLS: files, Tick: 50 * time.Millisecond, Log: log, Cluster: cluster, Ended: ended})
+		if errors.Is(wrong, context.Canceled) {
+			return nil
+		}
 		if wrong != nil {
 			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another "+
 				"directory: data or SOUK_DATA)", wrong)
@@ -184,11 +212,14 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		}()
 		etcd.Observe(p.Meter())
 		etcdAt = etcd.Endpoint()
-		admit, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitWithin)
-		defer cancel()
-		tended = []string{here(etcdAt)}
-		if err := local.Admit(admit, keys, tended); err != nil {
-			return err
+		p.Lacks(etcd.Leaderless)
+		if keys.Certifies() { // else who has the CA's key tells etcd
+			admit, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitWithin)
+			defer cancel()
+			tended = []string{here(etcdAt)}
+			if err := local.Admit(admit, keys, tended); err != nil {
+				return err
+			}
 		}
 	}
 	end := local.Tend(keys, c.hosts, tended, p.Log)
@@ -241,6 +272,17 @@ func (c *infraConfig) Complete() error {
 		}
 	}
 	c.hosts = append(c.hosts, c.Infra.Hosts...)
+	if m := c.Infra.Members; len(m) > 0 || c.Infra.Member != "" {
+		if len(m) != 3 && len(m) != 5 || len(m) != len(slices.Compact(slices.Sorted(slices.Values(m)))) {
+			errs = append(errs, fmt.Errorf("members: %q: write three or five different hosts, the same list on "+
+				"each: of four, as of three, all fail with two", m))
+		}
+		if !slices.Contains(m, c.Infra.Member) {
+			errs = append(errs, fmt.Errorf("member: %q is none of members: write which of them this machine is",
+				c.Infra.Member))
+		}
+		c.hosts = append(c.hosts, m...)
+	}
 	var taken natsauth.Claims
 	for i, n := range c.Infra.Names {
 		if err := taken.Claim(n.Role, n.ids()); err != nil {
