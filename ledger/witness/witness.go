@@ -70,10 +70,19 @@ type Party struct {
 
 // seen is a journal as a witness has seen it.
 type seen struct {
-	Note    string `json:"note"`              // cosigned last
-	Against string `json:"against,omitempty"` // a note by the same key that contradicts it
-	// by which Against was to go on Note, and does not; empty: both are of one size
-	Proof []byte `json:"proof,omitempty"`
+	Note string `json:"note"` // cosigned last
+	// a note by the same key that contradicts this or the unproven one: of the same size, with another root
+	Against  string    `json:"against,omitempty"`
+	Unproven *unproven `json:"unproven,omitempty"`
+	at       checkpoint.Checkpoint
+}
+
+// unproven is a note that by its own proof does not go on what was cosigned then. Proofs are not signed: a
+// fault may have made it.
+type unproven struct {
+	Note  string `json:"note"`
+	Was   string `json:"was"`
+	Proof []byte `json:"proof"`
 	at    checkpoint.Checkpoint
 }
 
@@ -109,7 +118,11 @@ func New(c Config) (*Party, error) {
 		if s == nil {
 			return nil, fmt.Errorf("what it cosigned before of %s: nothing", origin)
 		}
-		if s.at, err = checkpoint.Peek([]byte(s.Note)); err != nil || s.at.Origin != origin {
+		s.at, err = checkpoint.Peek([]byte(s.Note))
+		if u := s.Unproven; err == nil && u != nil {
+			u.at, err = checkpoint.Peek([]byte(u.Note))
+		}
+		if err != nil || s.at.Origin != origin {
 			return nil, fmt.Errorf("what it cosigned before of %s: %w", origin, cmp.Or(err, errOther))
 		}
 	}
@@ -335,10 +348,10 @@ func (p *Party) cosign(peer string, a *bus.Attest, now time.Time) (changed bool,
 	}
 	switch {
 	case s != nil && s.Against != "":
-		return false, errors.New(s.contradiction())
-	case s != nil && c.Size == was.Size && c.Root != was.Root:
+		return false, errors.New(s.amiss())
+	case s != nil && (contradict(c, was) || s.Unproven != nil && contradict(c, s.Unproven.at)):
 		s.Against = string(a.Note)
-		return true, errors.New(s.contradiction())
+		return true, errors.New(s.amiss())
 	case c.Size == 0:
 		return false, fmt.Errorf("the checkpoint of %s is of no record, and needs no witness", peer)
 	case a.Old != was.Size:
@@ -350,9 +363,9 @@ func (p *Party) cosign(peer string, a *bus.Attest, now time.Time) (changed bool,
 	case c.Size == was.Size:
 		return false, nil // cosigned already
 	case goesOn(c, was, a.Proof):
-	case s != nil && len(a.Proof) > 0 && len(a.Proof)%sha256.Size == 0 && len(a.Proof) <= maxNote:
-		s.Against, s.Proof = string(a.Note), a.Proof
-		return true, errors.New(s.contradiction())
+	case s != nil && s.amiss() == "" && len(a.Proof) > 0 && len(a.Proof)%sha256.Size == 0 && len(a.Proof) <= maxNote:
+		s.Unproven = &unproven{string(a.Note), s.Note, a.Proof, c}
+		return true, errors.New(s.amiss())
 	default:
 		return false, fmt.Errorf("the checkpoint of %s of %d records is not proven to go on the one of %d that was "+
 			"cosigned last", peer, c.Size, was.Size)
@@ -365,7 +378,11 @@ func (p *Party) cosign(peer string, a *bus.Attest, now time.Time) (changed bool,
 	if err != nil {
 		return false, err
 	}
-	p.seen[peer] = &seen{Note: string(cosigned), at: c}
+	if s == nil {
+		s = &seen{}
+		p.seen[peer] = s
+	}
+	s.Note, s.at = string(cosigned), c
 	return true, nil
 }
 
@@ -384,21 +401,31 @@ func goesOn(c, was checkpoint.Checkpoint, proof []byte) bool {
 	return tlog.CheckTree(hashes, c.Size, c.Root, was.Size, was.Root) == nil
 }
 
-func (s *seen) contradiction() string {
-	if len(s.Proof) > 0 {
+// contradict reports whether two checkpoints are of one size and of different histories.
+func contradict(a, b checkpoint.Checkpoint) bool { return a.Size == b.Size && a.Root != b.Root }
+
+// amiss says what is wrong with what the journal's key has signed; "": nothing. A note whose proof failed is
+// wrong until something as long is proven, and keeps nothing from that.
+func (s *seen) amiss() string {
+	switch {
+	case s.Against != "":
 		c, _ := checkpoint.Peek([]byte(s.Against)) // it was read
-		return fmt.Sprintf("%s has signed a checkpoint of %d records that by its own proof does not go on the one of %d: "+
-			"the two and the proof are kept, and nothing of it is cosigned any more", s.at.Origin, c.Size, s.at.Size)
+		return fmt.Sprintf("%s has signed two checkpoints of %d records with different roots: both are kept, and "+
+			"nothing of it is cosigned any more", s.at.Origin, c.Size)
+	case s.Unproven != nil && s.Unproven.at.Size > s.at.Size:
+		return fmt.Sprintf("%s has signed a checkpoint of %d records that by its own proof does not go on what was "+
+			"cosigned: both are kept with the proof, and it is not cosigned until it, or a longer one, is proven to",
+			s.at.Origin, s.Unproven.at.Size)
 	}
-	return fmt.Sprintf("%s has signed two checkpoints of %d records with different roots: both are kept, and nothing "+
-		"of it is cosigned any more", s.at.Origin, s.at.Size)
+	return ""
 }
 
-// Contradictions say which journals were signed twice in one place, or do not go on what was signed.
-func (p *Party) Contradictions() (all []string) {
+// Amiss says which journals were signed twice in one place, or by their own proof do not go on what was
+// signed.
+func (p *Party) Amiss() (all []string) {
 	for _, origin := range slices.Sorted(maps.Keys(p.seen)) {
-		if s := p.seen[origin]; s.Against != "" {
-			all = append(all, s.contradiction())
+		if why := p.seen[origin].amiss(); why != "" {
+			all = append(all, why)
 		}
 	}
 	return all

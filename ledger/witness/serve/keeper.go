@@ -379,15 +379,15 @@ func (k *Keeper) Alone() {
 	}
 }
 
-// Unready says which journals were signed as two, by their checkpoints; "": none that this one is a witness
-// of.
+// Unready says which journals were signed as two, by their checkpoints, or are not proven to be one; "": none
+// that this one is a witness of.
 func (k *Keeper) Unready() string {
 	if k == nil {
 		return ""
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	all := k.party.Contradictions()
+	all := k.party.Amiss()
 	if len(all) == 0 {
 		return ""
 	}
@@ -427,7 +427,7 @@ var (
 	uncosigned = families.Gauge("souk_checkpoint_uncosigned_seconds", "For how long something that is signed has not "+
 		"been cosigned; 0: all is. More than a minute is undecided to who audits.")
 	contradicted = families.Gauge("souk_checkpoint_contradicted", "1 where a journal that this process is a witness of was "+
-		"signed twice in one place, else 0.")
+		"signed twice in one place, or by its own proof does not go on what was signed, else 0.")
 )
 
 // observe has a collector read them. While the journal is read back, which may take long, it has the last.
@@ -439,7 +439,7 @@ func (k *Keeper) observe() {
 		if k.mu.TryLock() {
 			before := cosigned
 			signed, cosigned = k.party.Progress()
-			amiss = len(k.party.Contradictions()) > 0
+			amiss = len(k.party.Amiss()) > 0
 			k.mu.Unlock()
 			switch {
 			case cosigned >= signed:
