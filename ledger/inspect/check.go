@@ -185,6 +185,9 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 		if err := refunds(s, audits[i]); err != nil {
 			return Summary{}, err
 		}
+		if err := c.indexed(s, audits[i]); err != nil {
+			return Summary{}, err
+		}
 		r := audits[i].Finish()
 		sum.add(s, r.Count, r.Findings...)
 		sum.Reports = append(sum.Reports, r)
@@ -222,6 +225,23 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
+}
+
+// indexed compares what lies beside a journal, for sums, with the journal.
+func (c *checker) indexed(s *Source, a *ledger.Audit) error {
+	if c.o.Level < ledger.LevelState || s.done {
+		return nil
+	}
+	wrong, err := s.falsified(c.ctx)
+	for _, x := range wrong {
+		a.Add(ledger.Finding{Level: ledger.LevelState, Invariant: "I14", Seq: x.First, Damage: true,
+			Expected: "in " + indexFile(&x) + " what the segment of this frame says",
+			Found:    "something else: delete that file: it is made anew"})
+	}
+	if errors.Is(err, journal.ErrDamaged) || errors.As(err, new(*ledger.Violation)) { // which was found
+		return nil
+	}
+	return err
 }
 
 // refunds compares a journal's refunds with the payments that they are of, which it reads again for that.

@@ -1,5 +1,5 @@
 // Package inspect reads journals where they lie, beside their writers, and reports what is wrong in them, or
-// explains a price in them. It needs no daemon, network or key, and changes nothing.
+// explains a price in them. It needs no daemon, network or key, and changes none of them.
 package inspect
 
 import (
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,27 +219,26 @@ func (s *Source) Facts(ctx context.Context, from, to int64, f func(*ledger.Fact)
 	if err != nil {
 		return err
 	}
-	reading := ledger.NewReading()
-	if reading.Role = s.Role; first > 1 {
-		known := map[uint64]bool{} // segments that were read for their holds
-		reading.Before = func(round uint64) (*ledger.Reading, error) {
-			before := ledger.NewReading()
-			begin, next, err := journal.Around(s.Dir, round)
-			if err == nil && begin < first && !known[begin] {
-				known[begin] = true
-				err = s.span(ctx, begin, next, before.Holds)
-			}
-			return before, err
-		}
+	r, err := journal.ReaderAt(s.Dir, first)
+	if err == nil {
+		reading := s.reading(ctx, first)
+		err = s.span(ctx, r, 0, func(data []byte) error { return reading.Frame(data, before(to, f)) })
 	}
-	err = s.span(ctx, first, math.MaxUint64, func(data []byte) error {
-		return reading.Frame(data, func(fact *ledger.Fact) error {
-			if fact.Time >= to {
-				return ErrStop
-			}
-			return f(fact)
-		})
-	})
+	return s.walked(err)
+}
+
+// before ends a walk with the first fact of a time.
+func before(to int64, f func(*ledger.Fact) error) func(*ledger.Fact) error {
+	return func(fact *ledger.Fact) error {
+		if fact.Time >= to {
+			return ErrStop
+		}
+		return f(fact)
+	}
+}
+
+// walked turns the end of a walk through facts into what its caller is told.
+func (s *Source) walked(err error) error {
 	switch {
 	case err == ErrStop:
 		return nil
@@ -250,13 +248,33 @@ func (s *Source) Facts(ctx context.Context, from, to int64, f func(*ledger.Fact)
 	return err
 }
 
-// span calls f with the bytes of each frame from the first one, with which a segment begins, until another,
-// or the journal's end.
-func (s *Source) span(ctx context.Context, from, until uint64, f func(data []byte) error) error {
-	r, err := journal.ReaderAt(s.Dir, from)
-	for err == nil {
-		var e journal.Entry
-		if e, err = r.Next(); err == io.EOF || err == nil && e.Seq >= until {
+// reading reads from a frame on, with which a segment begins, and of segments before that those that have
+// holds which end there.
+func (s *Source) reading(ctx context.Context, first uint64) *ledger.Reading {
+	reading := ledger.NewReading()
+	if reading.Role = s.Role; first > 1 {
+		known := map[uint64]bool{} // segments that were read for their holds
+		reading.Before = func(round uint64) (*ledger.Reading, error) {
+			earlier := ledger.NewReading()
+			begin, next, err := journal.Around(s.Dir, round)
+			if err == nil && begin < first && !known[begin] {
+				known[begin] = true
+				var r *journal.Reader
+				if r, err = journal.ReaderAt(s.Dir, begin); err == nil {
+					err = s.span(ctx, r, next, earlier.Holds)
+				}
+			}
+			return earlier, err
+		}
+	}
+	return reading
+}
+
+// span calls f with the bytes of each frame that a reader has, up to one, or, for 0, to the journal's end.
+func (s *Source) span(ctx context.Context, r *journal.Reader, until uint64, f func(data []byte) error) error {
+	for until == 0 || r.Frames()+1 < until {
+		e, err := r.Next()
+		if err == io.EOF {
 			return nil
 		}
 		if err == nil {
@@ -271,6 +289,9 @@ func (s *Source) span(ctx context.Context, from, until uint64, f func(data []byt
 		if err = f(e.Data); errors.Is(err, ledger.ErrEncoding) {
 			_, err = e.Frame()
 		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }

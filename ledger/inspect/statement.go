@@ -80,7 +80,7 @@ func State(ctx context.Context, sources []*Source, client string, p Period) (*St
 	}
 	for _, src := range sources {
 		s.journal = src.Name
-		if err := src.Facts(ctx, math.MinInt64, math.MaxInt64, s.add); err != nil {
+		if err := src.Briefly(ctx, math.MinInt64, math.MaxInt64, s.add); err != nil {
 			return nil, err
 		}
 	}

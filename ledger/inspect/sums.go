@@ -119,7 +119,7 @@ func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 			if src.Role == ledger.RoleTreasury {
 				since = math.MinInt64
 			}
-			if err := src.Facts(ctx, since, to, func(f *ledger.Fact) error {
+			if err := src.Briefly(ctx, since, to, func(f *ledger.Fact) error {
 				if f.Record.Kind == ledger.KindGrant {
 					q.lacks(f.Record.Transfer.Hub, sources)
 				}

@@ -309,6 +309,9 @@ func (r *Reader) damage(found string) error {
 // Frames returns the number of frames read so far.
 func (r *Reader) Frames() uint64 { return r.last }
 
+// Sum returns the checksum of all that was read and is before it, as the next segment begins with.
+func (r *Reader) Sum() uint32 { return r.crc }
+
 // Each calls f with all that Next returns, to the end of what is written by now.
 func (r *Reader) Each(f func(Entry) error) error {
 	for {

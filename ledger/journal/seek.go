@@ -1,15 +1,50 @@
 package journal
 
 import (
+	"os"
 	"path/filepath"
 	"sort"
 
 	"souk/ledger"
 )
 
-// A log is its own index: each segment begins with the checksum of everything before it, and neither times
-// nor the numbers of rounds ever fall. So whoever wants a part of it finds the segment in which that begins
-// by the first frames of a few, and has nothing to trust that could be wrong, cut, or of another journal.
+// Each segment begins with the checksum of everything before it, and neither times nor the numbers of rounds
+// ever fall. So whoever wants a part of a log finds the segment in which that begins by the first frames of a
+// few, and what somebody made of a segment belongs to it, and to no other journal, by two checksums.
+
+// Segment is one file of a log.
+type Segment struct {
+	Path        string
+	Bytes       int64
+	First, Next uint64 // its first frame, and that of the segment behind it; 0: it is the last
+	Before      uint32 // the checksum of all before it
+	Through     uint32 // and of all to its end; of the last 0
+}
+
+// Segments lists those from a frame on, and of these the one in which it is.
+func Segments(dir string, from uint64) (all []Segment, err error) {
+	segs, err := segments(walDir(dir))
+	for k := range segs {
+		if k+1 < len(segs) && segs[k+1].first <= from {
+			continue
+		}
+		r := &Reader{wal: walDir(dir), segs: segs, cur: k}
+		const head = 64
+		if err := r.begin(head); err != nil {
+			return nil, err
+		}
+		info, err := os.Stat(segs[k].path)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(all); n > 0 {
+			all[n-1].Next, all[n-1].Through = segs[k].first, r.crc
+		}
+		all = append(all, Segment{Path: segs[k].path, Bytes: info.Size(), First: max(1, segs[k].first),
+			Before: r.crc})
+	}
+	return all, err
+}
 
 // Since returns the first frame of the last segment that begins before a moment, in Unix nanoseconds: no
 // frame of that moment or later is before it. It is 1 where that is the first segment.

@@ -363,7 +363,8 @@ func (p *Party) cosign(peer string, a *bus.Attest, now time.Time) (changed bool,
 	case c.Size == was.Size:
 		return false, nil // cosigned already
 	case goesOn(c, was, a.Proof):
-	case s != nil && s.amiss() == "" && len(a.Proof) > 0 && len(a.Proof)%sha256.Size == 0 && len(a.Proof) <= maxNote:
+	case s != nil && s.amiss() == "" && len(a.Proof) > 0 && len(a.Proof)%sha256.Size == 0 &&
+		len(a.Proof) <= maxNote:
 		s.Unproven = &unproven{string(a.Note), s.Note, a.Proof, c}
 		return true, errors.New(s.amiss())
 	default:

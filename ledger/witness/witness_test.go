@@ -331,9 +331,9 @@ func TestTwoNotesThatContradictEachOther(t *testing.T) {
 	fork.says("another root", fork.Doubt())
 }
 
-// A longer journal that does not go on what was cosigned is kept with the proof by which it was to, also after
-// a restart. Nobody signed that proof, so the fault may be in it alone: what is proven later is cosigned, and
-// then nothing is amiss. Another note of that size is one signed twice.
+// A longer journal that does not go on what was cosigned is kept with the proof by which it was to, also
+// after a restart. Nobody signed that proof, so the fault may be in it alone: what is proven later is
+// cosigned, and then nothing is amiss. Another note of that size is one signed twice.
 func TestAProofThatFailsStopsNothing(t *testing.T) {
 	m := newMarket(t)
 	hub, treasury := m.begin("math", "a", "b", "c"), m.begin("treasury", "o")

@@ -29,41 +29,59 @@ func bookBars(ctx context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := repeat(o, "ledger spend", func() ([]float64, error) {
-		begin := time.Now()
-		cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, "ledger"), "spend", "--by", "client,model",
-			"-O", "csv", "--data", dir)
-		if err := cmd.Start(); err != nil {
+	x, err := repeat(o, "ledger spend", func() (all []float64, err error) {
+		if err := os.RemoveAll(filepath.Join(dir, "journal", "hub-general", "index")); err != nil {
 			return nil, err
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		most, t := int64(0), time.NewTicker(10*time.Millisecond)
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				if n, err := proc.RSS(cmd.Process.Pid); err == nil {
-					most = max(most, n)
-				}
-				continue
-			case err = <-ended:
+		for range 2 {
+			x, err := spend(ctx, o, dir)
+			if err != nil {
+				return nil, err
 			}
-			used := cmd.ProcessState
-			return []float64{time.Since(begin).Seconds(), (used.UserTime() + used.SystemTime()).Seconds(),
-				float64(most) / (1 << 20)}, err
+			all = append(all, x[:]...)
 		}
+		return all, nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	note := fmt.Sprintf("by client and model, %d clients, %.0f MB of journal", sessions,
+		float64(bytes)/(1<<20))
 	return []Bar{
-		{Name: "ledger spend, a million tasks", Asked: "in 3 s", Limit: 3, Measured: median(x[0]), Unit: "s",
-			Runs: x[0], Note: fmt.Sprintf("by client and model, %d clients, %.0f MB of journal, %.1f s of processor "+
-				"time", sessions, float64(bytes)/(1<<20), median(x[1]))},
+		{Name: "ledger spend, a million tasks: CPU", Asked: "in 3 s", Limit: 3, Measured: median(x[1]),
+			Unit: "s", Runs: x[1], Note: fmt.Sprintf("%s, which nobody has summed up before, in %.1f s", note, median(x[0]))},
+		{Name: "ledger spend, once more: CPU", Asked: "in 1 s", Limit: 1, Measured: median(x[4]), Unit: "s",
+			Runs: x[4], Note: fmt.Sprintf("%s, by its index, in %.1f s", note, median(x[3]))},
 		{Name: "ledger spend: resident memory", Asked: "under 200 MB", Limit: 200, Measured: median(x[2]),
 			Unit: "MB", Runs: x[2]},
 	}, nil
+}
+
+// spend returns what a sum takes: seconds, of them those of the processor, and the most memory, in MB.
+func spend(ctx context.Context, o Options, dir string) (x [3]float64, err error) {
+	begin := time.Now()
+	cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, "ledger"), "spend", "--by", "client,model",
+		"-O", "csv", "--data", dir)
+	if err := cmd.Start(); err != nil {
+		return x, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	most, t := int64(0), time.NewTicker(10*time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if n, err := proc.RSS(cmd.Process.Pid); err == nil {
+				most = max(most, n)
+			}
+			continue
+		case err = <-ended:
+		}
+		used := cmd.ProcessState
+		return [3]float64{time.Since(begin).Seconds(), (used.UserTime() + used.SystemTime()).Seconds(),
+			float64(most) / (1 << 20)}, err
+	}
 }
 
 // writeBooks writes a hub's journal of so many tasks: those of a desk, again and again under other numbers.
