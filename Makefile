@@ -17,7 +17,7 @@ LAB        := integration/lab
 ALERTS     := integration/alerts
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X souk/cmd/daemon.linked=$(VERSION)
-SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $(LAB)/go.mod $(LAB)/go.sum
+SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $(LAB)/go.mod $(LAB)/go.sum $(LAB)/go.work
 
 # The race detector needs cgo, and cgo a C compiler; everything else does without.
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
