@@ -10,20 +10,26 @@ import (
 )
 
 // Encode returns m as msgpack.
-func Encode(m Message) ([]byte, error) {
+func Encode(m Message) (data []byte, err error) {
+	err = EncodeFor(m, func(encoded []byte) { data = bytes.Clone(encoded) })
+	return data, err
+}
+
+// EncodeFor has use have m as msgpack, until it returns.
+func EncodeFor(m Message, use func(data []byte)) error {
 	v := reflect.Indirect(reflect.ValueOf(m))
 	if !v.CanAddr() || plans[v.Type()] == nil {
-		return nil, fmt.Errorf("encode %T: it is no message", m)
+		return fmt.Errorf("encode %T: it is no message", m)
 	}
 	p := plans[v.Type()]
 	room := rooms.Get().(*[]byte)
 	defer rooms.Put(room)
 	*room, _ = p.append((*room)[:0], v)
-	out := bytes.Clone(*room)
+	use(*room)
 	if cap(*room) > maxPooled {
 		*room = nil
 	}
-	return out, nil
+	return nil
 }
 
 // rooms are used again: how long a message is, is known once it is written.

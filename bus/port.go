@@ -92,6 +92,7 @@ type Bus interface {
 type Asker interface {
 	// Ask is like Request, but returns at once, and later calls answered with Request's results: once, from
 	// another goroutine, and it must not wait. cut gives the question up, which is then answered by why.
+	// m.Data is the caller's again once Ask has returned.
 	Ask(m Msg, answered func(Msg, error)) (cut func(why error))
 }
 

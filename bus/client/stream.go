@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -246,20 +247,20 @@ func (s *Stream) send(r reader.Ready) {
 // ask gives a task to the market. The verdict is ignored if the market was asked again since. The lock is
 // held.
 func (s *Stream) ask(t *bus.Task, n int) {
-	data, err := bus.Encode(t)
-	if err != nil {
+	err := bus.EncodeFor(t, func(data []byte) {
+		sent := len(data)
+		s.sent += sent
+		s.cut = ask(s.cl.bus, bus.Msg{Subject: bus.TaskSubject(s.cl.c.ID, s.cl.gateway()),
+			Header: t.Trace.Header(nil), Data: data},
+			func(m bus.Msg, err error) { s.verdict(n, sent, m, err) })
+	})
+	switch {
+	case err != nil:
 		s.cut = func(error) {}
 		go s.verdict(n, 0, bus.Msg{}, err)
-		return
-	}
-	sent := len(data)
-	s.sent += sent
-	cut := ask(s.cl.bus, bus.Msg{Subject: bus.TaskSubject(s.cl.c.ID, s.cl.gateway()),
-		Header: t.Trace.Header(nil), Data: data},
-		func(m bus.Msg, err error) { s.verdict(n, sent, m, err) })
-	if s.cut = cut; s.patient == nil {
+	case s.patient == nil:
 		s.patient = time.AfterFunc(time.Until(s.until), s.late)
-	} else {
+	default:
 		s.patient.Reset(time.Until(s.until))
 	}
 }
@@ -299,12 +300,13 @@ func (s *Stream) verdict(n, sent int, m bus.Msg, err error) {
 	s.tell()
 }
 
-// ask asks a bus without anybody waiting.
+// ask asks a bus without anybody waiting. What m carries is the caller's again at once.
 func ask(b bus.Bus, m bus.Msg, answered func(bus.Msg, error)) (cut func(why error)) {
 	if a, ok := b.(bus.Asker); ok {
 		return a.Ask(m, answered)
 	}
 	ctx, end := context.WithCancelCause(context.Background())
+	m.Data = bytes.Clone(m.Data)
 	go func() {
 		m, err := b.Request(ctx, m)
 		if err != nil && ctx.Err() != nil {

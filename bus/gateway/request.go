@@ -28,7 +28,10 @@ type request struct {
 
 // requestOf is the name that a request came with, or a new one.
 func requestOf(r *http.Request) *request {
-	of := &request{trace: bus.TraceOf(bus.Header(r.Header))}
+	of := new(request)
+	if len(r.Header["Traceparent"]) > 0 { // most bring none, and to look for all spellings takes a while
+		of.trace = bus.TraceOf(bus.Header(r.Header))
+	}
 	said := r.Header[requestHeader]
 	if len(said) == 1 && said[0] != "" && bus.Plain(said[0], bus.MaxRequest) {
 		of.id = said[0]

@@ -87,7 +87,7 @@ func (s *Server) routes() http.Handler {
 			c.begin()
 		}
 		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0, of: requestOf(r)}
-		w.Header().Set(requestHeader, body.of.id)
+		w.Header()[requestHeader] = []string{body.of.id}
 		if ofMessages(r) {
 			w.Header().Set("Request-Id", body.of.id)
 		}

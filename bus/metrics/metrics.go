@@ -162,7 +162,7 @@ type Recorder struct {
 	own   []string
 	to    metric.Float64Histogram
 	known names
-	sets  sync.Map // of what labels say, the [metric.RecordOption]
+	sets  map[string][]metric.RecordOption // of what labels say, under the lock of known
 }
 
 // Recorder returns one of a histogram of the set; nil where nobody collects.
@@ -176,7 +176,7 @@ func (s *Set) Recorder(m Meter, f *Family, own ...string) *Recorder {
 		otel.Handle(err)
 		return nil
 	}
-	return &Recorder{f: f, own: own, to: h}
+	return &Recorder{f: f, own: own, to: h, sets: map[string][]metric.RecordOption{}}
 }
 
 // Record notes a time in seconds, for some values of the family's own labels.
@@ -184,18 +184,23 @@ func (r *Recorder) Record(seconds float64, labels ...string) {
 	if r == nil {
 		return
 	}
+	r.to.Record(context.Background(), seconds, r.set(labels)...)
+}
+
+// set returns the option that says what labels do, made once.
+func (r *Recorder) set(labels []string) []metric.RecordOption {
 	key := strings.Join(labels, split)
-	set, ok := r.sets.Load(key)
-	if !ok {
-		r.known.mu.Lock()
+	r.known.mu.Lock()
+	defer r.known.mu.Unlock()
+	set := r.sets[key]
+	if set == nil {
 		joined := r.known.joined(r.f, r.own, labels)
-		set = metric.WithAttributeSet(attributes(r.f, joined))
-		if r.known.sets++; r.known.sets <= mostSeries && len(key) <= 4*mostName {
-			r.sets.Store(key, set)
+		set = []metric.RecordOption{metric.WithAttributeSet(attributes(r.f, joined))}
+		if len(r.sets) < mostSeries && len(key) <= 4*mostName {
+			r.sets[key] = set
 		}
-		r.known.mu.Unlock()
 	}
-	r.to.Record(context.Background(), seconds, set.(metric.MeasurementOption))
+	return set
 }
 
 // split divides the values of labels; none has it.
@@ -217,7 +222,6 @@ func attributes(f *Family, joined string) attribute.Set {
 type names struct {
 	mu    sync.Mutex
 	taken map[string]map[string]bool // by label
-	sets  int
 }
 
 // joined is the values of a family's labels, each cleaned and bounded. The lock is held.

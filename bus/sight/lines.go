@@ -35,15 +35,16 @@ type Line struct {
 	Receipt    string // of an answer by one task
 }
 
-// Lines writes them. Whoever adds one does not wait: a log that takes no more, as a pipe that nobody reads,
-// costs lines, which the next one counts.
+// Lines writes them, some at a time. Whoever adds one does not wait: a log that takes no more, as a pipe that
+// nobody reads, costs lines, which the next one counts.
 type Lines struct {
 	log *slog.Logger
 	c   bus.RequestLog
 
 	mu      sync.Mutex
 	queue   []Line
-	writing bool
+	writing bool // or about to, by soon
+	soon    *time.Timer
 	idle    chan struct{} // closed once nothing is written; nil: nobody waits
 	second  int64         // of which refused counts
 	refused [2]int        // of strangers, and of known clients
@@ -51,7 +52,9 @@ type Lines struct {
 }
 
 const (
-	mostLines = 1024 // that wait to be written
+	mostLines = 4096 // that wait to be written
+	// for so long lines gather: each that is written as it comes costs a wakeup, also of who reads the log
+	gatherLines = 200 * time.Millisecond
 	// lines of refused requests a second, of strangers, who make as many as they like, and of all clients
 	mostRefused = 100
 )
@@ -95,7 +98,7 @@ func (l *Lines) Add(line Line) {
 	}
 	if l.queue = append(l.queue, line); !l.writing {
 		l.writing = true
-		go l.write()
+		l.soon = time.AfterFunc(gatherLines, l.write)
 	}
 }
 
@@ -115,12 +118,23 @@ func (l *Lines) write() {
 			return
 		}
 		l.mu.Unlock()
-		for i := range lines {
-			l.log.Handler().Handle(context.Background(), lines[i].record(missing))
-			missing = 0
+		h := l.log.Handler()
+		each := func() {
+			for i := range lines {
+				h.Handle(context.Background(), lines[i].record(missing))
+				missing = 0
+			}
+		}
+		if t, ok := h.(Together); ok {
+			t.Together(each)
+		} else {
+			each()
 		}
 	}
 }
+
+// Together writes all that f logs at once, where a log's handler can.
+type Together interface{ Together(f func()) }
 
 // Close waits until all is written, or ctx ends, and says how many lines are missing since the last.
 func (l *Lines) Close(ctx context.Context) {
@@ -143,6 +157,9 @@ func (l *Lines) Flush(ctx context.Context) {
 	}
 	if l.idle == nil {
 		l.idle = make(chan struct{})
+	}
+	if l.soon.Stop() {
+		go l.write()
 	}
 	idle := l.idle
 	l.mu.Unlock()
@@ -211,9 +228,19 @@ const mostText = 128
 // with.
 func Plainly(s string) string {
 	odd := func(r rune) bool { return !strconv.IsPrint(r) }
-	if s = bus.Clip(s, mostText); utf8.ValidString(s) && !strings.ContainsFunc(s, odd) {
+	if s = bus.Clip(s, mostText); plain(s) || utf8.ValidString(s) && !strings.ContainsFunc(s, odd) {
 		return s
 	}
 	s = strconv.Quote(s)
 	return bus.Clip(s[1:len(s)-1], 2*mostText)
+}
+
+// plain reports whether all of s is printable ASCII, as it nearly always is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }

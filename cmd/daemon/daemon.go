@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -330,11 +331,53 @@ func run(ctx context.Context, name string, cfg Config, serve func(context.Contex
 func (l Log) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.Level)) // judged when the file was read
-	o := &slog.HandlerOptions{Level: level}
+	o, out := &slog.HandlerOptions{Level: level}, &gathering{to: w}
 	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(together{slog.NewJSONHandler(out, o), out})
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(together{slog.NewTextHandler(out, o), out})
+}
+
+// together is a handler that can write many records at once (see [sight.Together]).
+type together struct {
+	slog.Handler
+	out *gathering
+}
+
+// Together writes what f logs once f has returned.
+func (t together) Together(f func()) {
+	t.out.hold(true)
+	f()
+	t.out.hold(false)
+}
+
+// gathering passes on what is written, or holds it back for a while.
+type gathering struct {
+	to io.Writer
+
+	mu      sync.Mutex
+	holding bool
+	held    []byte
+}
+
+func (g *gathering) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holding {
+		g.held = append(g.held, p...)
+		return len(p), nil
+	}
+	return g.to.Write(p)
+}
+
+func (g *gathering) hold(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding = on
+	if len(g.held) > 0 {
+		g.to.Write(g.held)
+		g.held = g.held[:0]
+	}
 }
 
 // complete judges the common sections and fills in what follows from the daemon's own.

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -109,6 +110,7 @@ func (b *broken) Ask(m bus.Msg, answered func(bus.Msg, error)) func(error) {
 		panic("a fault of a test")
 	}
 	ctx, cut := context.WithCancelCause(context.Background())
+	m.Data = bytes.Clone(m.Data)
 	go func() { answered(b.Request(ctx, m)) }()
 	return cut
 }
