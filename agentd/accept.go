@@ -32,10 +32,8 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		h.reply = a.refusal(d, code, why)
 	} else {
 		h.state, h.others = serving, a.running
-		h.ahead = max(1, d.Task.Prompt.Tokens-a.engine.Held(&d.Task.Prompt))
 		a.running++
 		a.prefills++
-		a.ahead += h.ahead
 		if d.WatchMS > 0 {
 			a.watched = append(a.watched, watched{id: d.Hold,
 				within: time.Duration(d.WatchMS) * time.Millisecond})
@@ -223,10 +221,9 @@ func (a *Agent) began(d *bus.Dispatch, prompt []uint32) {
 	if h == nil || h.state != serving {
 		return
 	}
-	if h.ahead >= 0 {
+	if !h.began {
 		a.prefills--
-		a.ahead -= h.ahead
-		h.ahead, a.news = -1, true
+		h.began, a.news = true, true
 		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
 	}
 	if d.Task.Resume == nil { // else an answer is part of it

@@ -35,7 +35,6 @@ type Agent struct {
 	fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
-	ahead    int // tokens that it has yet to compute for them
 	watched  []watched
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
@@ -71,7 +70,7 @@ type hold struct {
 	reply        bus.DispatchReply
 	state        holdState
 	others       int    // tasks that ran when it began
-	ahead        int    // tokens to compute before the engine says anything; it has begun where this is -1
+	began        bool   // the engine has said something, or failed to
 	heard        uint64 // of the engine's events, when it was accepted
 	former       bool   // an earlier life served it: only its completion is left
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/bustest"
@@ -178,47 +177,33 @@ func end(a *Agent, hold string) bus.Completion {
 	return a.Ended(d, &e)
 }
 
-// A summary says how many tasks wait for their first token, and how many tokens are computed before: each is
-// counted until the engine has said something, or has failed to.
-func TestSummariesSayWhatIsAhead(t *testing.T) {
+// A summary says how many tasks wait for their first token: each is counted until the engine has said
+// something, or has failed to.
+func TestSummariesSayHowManyWait(t *testing.T) {
 	a := newTestAgent(4, Config{})
 	a.Claimed(claim(5))
-	a.Dispatch("math", dispatch("w"))
-	if s := a.Ready(begun).Summary; s == nil || s.Prefills != 1 || s.Ahead != 0 {
-		t.Errorf("nobody knows what the engine holds, and the agent says %+v", s)
-	}
-	end(a, "w")
-	a.engine = holdings.New(16, 16_000, 1, [32]byte{1})
-	a.Events(begun, kvevent.Update{Restarted: true})
-	a.Events(begun, kvevent.Update{Batch: kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored,
-		Blocks: []kvevent.Key{1, 2}, Tokens: make([]uint32, 32), BlockSize: 16}}}})
-	a.engine.Prompt(&bus.Prompt{Bytes: 64, Tokens: 32, Prefixes: []bus.PrefixHash{{Bytes: 64,
-		Hash: 1 << 60}}},
-		make([]uint32, 32), "")
 	d := dispatch("x")
-	d.Task.Prompt.Tokens = 900
 	a.Dispatch("math", d)
 	for _, h := range []string{"y", "z"} {
 		a.Dispatch("math", dispatch(h))
 	}
 	now := begun
 	for _, c := range []struct {
-		what            string
-		do              func()
-		prefills, ahead int
+		what     string
+		do       func()
+		prefills int
 	}{
-		{"three were taken", func() {}, 3, 900 + 2*max(1, dispatch("y").Task.Prompt.Tokens)},
-		{"the first token of one has come", func() { a.Began(d, nil) }, 2,
-			2 * max(1, dispatch("y").Task.Prompt.Tokens)},
-		{"that counts once", func() { a.Began(d, nil) }, 2, 2 * max(1, dispatch("y").Task.Prompt.Tokens)},
-		{"it has ended", func() { end(a, "x") }, 2, 2 * max(1, dispatch("y").Task.Prompt.Tokens)},
-		{"one ended before it began", func() { end(a, "y") }, 1, max(1, dispatch("y").Task.Prompt.Tokens)},
-		{"all have", func() { end(a, "z") }, 0, 0},
+		{"three were taken", func() {}, 3},
+		{"the first token of one has come", func() { a.Began(d, nil) }, 2},
+		{"that counts once", func() { a.Began(d, nil) }, 2},
+		{"it has ended", func() { end(a, "x") }, 2},
+		{"one ended before it began", func() { end(a, "y") }, 1},
+		{"all have", func() { end(a, "z") }, 0},
 	} {
 		c.do()
 		now = now.Add(time.Second)
-		if s := a.Ready(now).Summary; s == nil || s.Prefills != c.prefills || s.Ahead != c.ahead {
-			t.Errorf("%s: %+v, want %d and %d", c.what, s, c.prefills, c.ahead)
+		if s := a.Ready(now).Summary; s == nil || s.Prefills != c.prefills {
+			t.Errorf("%s: %+v, want %d", c.what, s, c.prefills)
 		}
 	}
 }
@@ -416,12 +401,6 @@ func TestHoldings(t *testing.T) {
 	if said.Life != 2 || said.Evidence != bus.EvidenceEvents || said.Coverage != 1 || said.Blocks != 6 ||
 		len(said.Add) != 2*bus.ShortHashBytes {
 		t.Errorf("%+v", said)
-	}
-	d.Task.Prompt.Tokens = 100
-	d.Hold = "j"
-	a.Dispatch("math", d)
-	if s := a.Ready(now.Add(time.Second)).Summary; s.Ahead != 4 {
-		t.Errorf("%d tokens are to be computed, of 100 of which 96 are held", s.Ahead)
 	}
 	a.Healthy(new(int64(1))) // which its events have said before
 	now = now.Add(2 * time.Second)

@@ -139,10 +139,7 @@ func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(),
 		InFlight: a.running, Price: a.cfg.Price,
-		Prefills: a.prefills, Ahead: a.ahead, Late: a.late()}
+		Prefills: a.prefills, Late: a.late()}
 	a.offers(&s)
-	if a.engine.Prefixes() == 0 { // its hub knows better what it sent, and what of that is cached
-		s.Ahead = 0
-	}
 	return s
 }

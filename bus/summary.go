@@ -12,10 +12,8 @@ type Summary struct {
 	Slots    int          `msgpack:"slots" want:"slots"`
 	InFlight int          `msgpack:"in_flight" want:"slots"`
 	Price    market.Price `msgpack:"price"`
-	// tasks that run and of which no token has come yet, and their tokens that are still to be computed, as
-	// far as the agent knows what is cached
+	// tasks that run and of which no token has come yet
 	Prefills int `msgpack:"prefills,omitempty" want:"slots"`
-	Ahead    int `msgpack:"ahead,omitempty" want:"ever"`
 	// holds without a token in the time that their dispatches name, the oldest first, at most MaxLate: the
 	// hub may have them served elsewhere, by HoldControl
 	Late []string `msgpack:"late,omitempty" want:"most:64"`

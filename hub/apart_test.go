@@ -67,19 +67,15 @@ func (a *apart) wait(d time.Duration) {
 	}
 }
 
-// says has the agent say how it is: of the prompts in hand it knows what is cached.
+// says has the agent say how it is.
 func (a *apart) says() {
-	ahead, prefills := 0, 0
+	prefills := 0
 	for _, d := range a.in {
 		if d.Task.ID == "secret" && a.now.Before(a.first) {
 			prefills++
-			ahead += 200
-			if a.cold {
-				ahead += 4000
-			}
 		}
 	}
-	a.must(a.summary("a-1", func(m *bus.Summary) { m.Ahead, m.Prefills = ahead, prefills }))
+	a.must(a.summary("a-1", func(m *bus.Summary) { m.Prefills = prefills }))
 	a.look()
 }
 

@@ -10,9 +10,8 @@ import (
 )
 
 // stays returns for how long a task of a class is expected to keep a slot by itself, after eve's had one
-// beside a prompt of ann's: one that goes on from what the agent holds, or a new one. How many tokens are yet
-// to be computed the agent says, too, and maybe falsely.
-func stays(t *testing.T, cold bool, ahead int) time.Duration {
+// beside a prompt of ann's: one that goes on from what the agent holds, or a new one.
+func stays(t *testing.T, cold bool) time.Duration {
 	h := newHouse(t, nil)
 	h.prepaid["eve"] = 100 * market.Credit
 	h.join("a-1", "llama", 4, 0.9, card(4, 2, 4))
@@ -34,7 +33,7 @@ func stays(t *testing.T, cold bool, ahead int) time.Duration {
 	})))
 	h.accept(h.dispatched[0])
 	h.dispatched = h.dispatched[1:]
-	h.must(h.summary("a-1", func(m *bus.Summary) { m.InFlight, m.Prefills, m.Ahead = 1, 1, ahead }))
+	h.must(h.summary("a-1", func(m *bus.Summary) { m.InFlight, m.Prefills = 1, 1 }))
 	h.pass(time.Millisecond)
 	h.must(h.step(h.task("eve", "t1", text(100, 9))))
 	d := h.dispatched[0]
@@ -48,12 +47,9 @@ func stays(t *testing.T, cold bool, ahead int) time.Duration {
 
 // Of a prompt that another has in hand the stays beside it do not tell how much of it was cached.
 func TestStaysTellNothingOfWhatIsInHand(t *testing.T) {
-	warm, cold := stays(t, false, 0), stays(t, true, 0)
+	warm, cold := stays(t, false), stays(t, true)
 	if warm != cold {
 		t.Errorf("a task keeps a slot for %v after a prompt that was cached, and %v after one that was not", warm,
 			cold)
-	}
-	if said := stays(t, true, 1<<40); said != cold {
-		t.Errorf("it keeps one for %v where the agent says that all is to be computed, else for %v", said, cold)
 	}
 }

@@ -203,16 +203,3 @@ func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
 		}
 	}
 }
-
-// Held returns the number of a prompt's tokens that are known to be held, by its prefixes.
-func (s *State) Held(p *bus.Prompt) int {
-	depth := int32(0)
-	for _, m := range p.Prefixes {
-		i, ok := s.prefixes.by[bus.ShortHash(m.Hash)]
-		if !ok || !s.nodes[s.prefixes.all[i].node].whole {
-			break
-		}
-		depth = max(depth, s.nodes[s.prefixes.all[i].node].depth)
-	}
-	return int(depth) * s.block
-}

@@ -147,10 +147,9 @@ func (a *Agent) Begin(client, task string, now time.Time) {
 }
 
 // Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
-func (a *Agent) Computes(now int64, prompt, cached int, work, ttft time.Duration, output int,
-	itl time.Duration) {
+func (a *Agent) Computes(now int64, prompt int, work, ttft time.Duration, output int, itl time.Duration) {
 	x := &a.runs[len(a.runs)-1]
-	x.work, x.job = work, a.queue.Sent(now, prompt, cached, work, ttft, output, itl)
+	x.work, x.job = work, a.queue.Sent(now, prompt, work, ttft, output, itl)
 }
 
 // Computed records the time to the first token of a task that was served; 0: not known.
@@ -250,7 +249,7 @@ func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
 		a.reg.Price = s.Price // for later rounds: a hold carries the card it was made with
 	}
 	r.correct(a, s.InFlight, first)
-	a.queue.Said(now, now-int64(HearsWithin), s.Prefills, s.Ahead)
+	a.queue.Said(now, now-int64(HearsWithin), s.Prefills)
 	switch after := a.Free(now); {
 	case after > before, open && !a.Open(now), after > 0 && a.reg.Price != price:
 		r.news()

@@ -21,8 +21,6 @@ type job struct {
 	sent     int64
 	first    int64         // when its first token is expected
 	work     time.Duration // to compute its prompt
-	part     float64       // of that, by what the agent said
-	uncached int           // tokens of its prompt that are to be computed
 	resident int           // tokens of its prompt
 	token    time.Duration // between tokens of its answer
 	most     int           // tokens of its answer
@@ -44,11 +42,10 @@ func (q *Queue) Load(now int64) (l estimate.Load) {
 			began = max(began, j.first)
 			continue
 		}
-		work := time.Duration(float64(j.work) * j.part)
 		if l.Waiting++; l.Waiting == 1 {
-			head, began, until = work, max(began, j.sent), j.first-now
+			head, began, until = j.work, max(began, j.sent), j.first-now
 		}
-		l.Left += work
+		l.Left += j.work
 	}
 	if l.Waiting > 0 {
 		since := max(0, head-time.Duration(max(0, now-began)))
@@ -57,14 +54,12 @@ func (q *Queue) Load(now int64) (l estimate.Load) {
 	return l
 }
 
-// Sent takes in a dispatch: its prompt's tokens, those of them that are cached, and the time to compute the
-// rest, when its first token is expected, and how long and fast its answer is to be. It returns its number.
-func (q *Queue) Sent(now int64, prompt, cached int, work, ttft time.Duration, output int,
-	itl time.Duration) uint64 {
+// Sent takes in a dispatch: its prompt's tokens, the time to compute what of them is not cached, when its
+// first token is expected, and how long and fast its answer is to be. It returns its number.
+func (q *Queue) Sent(now int64, prompt int, work, ttft time.Duration, output int, itl time.Duration) uint64 {
 	q.sent++
 	q.jobs = append(q.jobs, job{number: q.sent, sent: now, first: now + int64(max(0, ttft)),
-		work: max(0, work), part: 1, uncached: max(1, prompt-cached), resident: prompt, token: itl,
-		most: output})
+		work: max(0, work), resident: prompt, token: itl, most: output})
 	return q.sent
 }
 
@@ -80,12 +75,12 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 	q.jobs = slices.Delete(q.jobs, i, i+1)
 }
 
-// Said takes in how many tasks have no first token yet and how many tokens of their prompts are still to be
-// computed, by the agent's word; 0 tokens: it does not say. An agent computes prompts in the order in which
-// they came: if fewer wait than was believed, the oldest have begun, and if more do, the latest of those that
-// were believed to have begun have not, and all behind them are as late. Of what was dispatched since a
-// moment nobody knows whether the agent had heard of it. What an agent says moves its own forecasts alone.
-func (q *Queue) Said(now, before int64, prefills, ahead int) {
+// Said takes in how many tasks have no first token yet, by the agent's word. An agent computes prompts in the
+// order in which they came: if fewer wait than was believed, the oldest have begun, and if more do, the
+// latest of those that were believed to have begun have not, and all behind them are as late. Of what was
+// dispatched since a moment nobody knows whether the agent had heard of it. What an agent says moves its own
+// forecasts alone.
+func (q *Queue) Said(now, before int64, prefills int) {
 	waiting, fresh := 0, 0
 	for i := range q.jobs {
 		switch j := &q.jobs[i]; {
@@ -109,28 +104,12 @@ func (q *Queue) Said(now, before int64, prefills, ahead int) {
 			waiting++
 		}
 	}
-	uncached := 0
 	for i := range q.jobs {
 		if j := &q.jobs[i]; j.first > now {
 			j.first += late
-			uncached += j.uncached
-		}
-	}
-	if fresh > 0 || waiting != prefills || ahead <= 0 || uncached <= 0 {
-		return
-	}
-	part := min(max(float64(ahead)/float64(uncached), 1.0/mostOff), mostOff)
-	for i := range q.jobs {
-		if j := &q.jobs[i]; j.first > now {
-			j.part = part
 		}
 	}
 }
 
-const (
-	// A first token that is late is looked for again after half as long as its prompt takes, within these.
-	sooner = 20 * time.Millisecond
-	later  = 2 * time.Second
-	// mostOff bounds the factor by which the time left to compute may differ from the forecast, either way.
-	mostOff = 4
-)
+// A first token that is late is looked for again after half as long as its prompt takes, within these.
+const sooner, later = 20 * time.Millisecond, 2 * time.Second

@@ -25,10 +25,10 @@ func TestWhatIsLeftBeforeAPrompt(t *testing.T) {
 		}
 	}
 	says(10*s, 0, 0, 0, 0)
-	long := q.Sent(10*s, 9000, 0, 2*time.Second, 2100*time.Millisecond, 100, 50*time.Millisecond)
+	long := q.Sent(10*s, 9000, 2*time.Second, 2100*time.Millisecond, 100, 50*time.Millisecond)
 	says(10*s, 2*time.Second, 1, 0, 0)
 	says(11*s, 1050*time.Millisecond, 1, 0, 0) // between 1 s and 1.1 s
-	q.Sent(11*s, 500, 100, 100*time.Millisecond, 1200*time.Millisecond, 4, 50*time.Millisecond)
+	q.Sent(11*s, 500, 100*time.Millisecond, 1200*time.Millisecond, 4, 50*time.Millisecond)
 	says(11*s, 1150*time.Millisecond, 2, 0, 0)
 	says(12*s+s/10, 100*time.Millisecond, 1, 1, 9000) // the first has its first token, as was forecast
 	says(13*s, 0, 0, 2, 9000+18+500+4)                // and no answer is longer than it may be
@@ -42,8 +42,8 @@ func TestWhatIsLeftBeforeAPrompt(t *testing.T) {
 // behind it.
 func TestAFirstTokenThatIsKnown(t *testing.T) {
 	var q Queue
-	a := q.Sent(0, 100, 0, time.Second, time.Second, 10, 0)
-	q.Sent(0, 100, 0, time.Second, 2*time.Second, 10, 0)
+	a := q.Sent(0, 100, time.Second, time.Second, 10, 0)
+	q.Sent(0, 100, time.Second, 2*time.Second, 10, 0)
 	q.Ended(a, 300*time.Millisecond)
 	if got := q.Load(int64(500 * time.Millisecond)); got.Left != 900*time.Millisecond {
 		t.Errorf("%v are left, want a second less half of the 200 ms since the first token", got.Left)
@@ -73,9 +73,8 @@ func TestAnyQueue(t *testing.T) {
 				work, ttft := time.Duration(r.Int64N(int64(time.Second)))-time.Second/4,
 					time.Duration(r.Int64N(int64(time.Second)))-time.Second/4
 				prompt, output, itl := r.IntN(9000), r.IntN(100), time.Duration(r.Int64N(1e8))
-				cached := r.IntN(9000)
-				open = append(open, q.Sent(now, prompt, cached, work, ttft, output, itl))
-				later.Sent(now+hour, prompt, cached, work, ttft, output, itl)
+				open = append(open, q.Sent(now, prompt, work, ttft, output, itl))
+				later.Sent(now+hour, prompt, work, ttft, output, itl)
 			}
 			at := now + r.Int64N(int64(time.Second))
 			l := q.Load(at)
@@ -96,9 +95,9 @@ func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
 	const s = int64(time.Second)
 	q := Queue{}
 	for range 3 {
-		q.Sent(0, 1000, 0, s0, s0, 100, 0)
+		q.Sent(0, 1000, s0, s0, 100, 0)
 	}
-	q.Sent(5*s, 1000, 0, s0, 3*s0, 100, 0)
+	q.Sent(5*s, 1000, s0, 3*s0, 100, 0)
 	says := func(why string, now int64, want estimate.Load) {
 		t.Helper()
 		if l := q.Load(now); l != want {
@@ -106,25 +105,19 @@ func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
 		}
 	}
 	says("believed", 6*s, load(s0/2, 1, 3, 3000))
-	q.Said(6*s, 4*s, 0, 0)
+	q.Said(6*s, 4*s, 0)
 	says("none waits, by a word from before the last was sent", 6*s, load(s0/2, 1, 3, 3000))
-	q.Said(6*s, 6*s, 3, 0)
+	q.Said(6*s, 6*s, 3)
 	says("three wait", 6*s, load(2*s0+s0/2, 3, 1, 1000))
 	says("and the last is as late as those before it", 8*s+s/2+1, load(s0-1, 1, 3, 3000))
-	q.Said(6*s, 6*s, 2, 0)
+	q.Said(6*s, 6*s, 2)
 	says("one has begun since", 6*s, load(2*s0, 2, 2, 2000))
-	q.Said(6*s, 6*s, 2, 1000)
-	says("half as much is to be computed", 6*s, load(s0, 2, 2, 2000))
-	q.Said(6*s, 6*s, 2, 1<<40)
-	// of the first of them there are 2.5 s until its first token
-	says("no more than four times as much", 6*s, load(7*s0+s0/4, 2, 2, 2000))
-	q.Said(6*s, 6*s, 2, 2000)
-	q.Sent(6*s, 1000, 0, s0, 9*s0, 100, 0)
-	q.Said(6*s, 6*s, 0, 0)
+	q.Sent(6*s, 1000, s0, 9*s0, 100, 0)
+	q.Said(6*s, 6*s, 0)
 	says("all but the last, of which it has not heard, have begun", 6*s, load(s0, 1, 4, 4000))
-	q.Said(6*s, 0, 1000, 1)
+	q.Said(6*s, 0, 1000)
 	says("much of what it cannot have heard of", 6*s, load(s0, 1, 4, 4000))
-	q.Said(6*s, 6*s, -1, -1)
+	q.Said(6*s, 6*s, -1)
 	says("less than nothing", 6*s, load(s0, 1, 4, 4000))
 }
 

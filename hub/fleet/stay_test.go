@@ -18,7 +18,7 @@ func newStand() *stand { return &stand{now: time.Unix(100, 0), sent: map[string]
 func (s *stand) send(task string, work time.Duration) {
 	s.sent[task] = s.now
 	s.Begin("c", task, s.now)
-	s.Computes(s.now.UnixNano(), 1000, 0, work, work, 10, 0)
+	s.Computes(s.now.UnixNano(), 1000, work, work, 10, 0)
 }
 
 func (s *stand) pass(d time.Duration) { s.now = s.now.Add(d) }
@@ -68,14 +68,6 @@ func TestOnlyPromptsThatWereServedCount(t *testing.T) {
 			x.pass(time.Millisecond)
 			x.ends("x", 0)
 		}, 0},
-		{"its agent says that a prompt takes four times as long", func(x *stand) {
-			x.send("x", 2*s)
-			x.Agent.queue.Said(x.now.UnixNano()+1, x.now.UnixNano()+1, 1, 1<<40)
-			x.send("y", s)
-			x.pass(4 * s)
-			x.ends("y", 3*s)
-			x.ends("x", 2*s)
-		}, 3 * s},
 		{"one takes less than nothing", func(x *stand) {
 			x.send("x", -time.Hour)
 			x.pass(s)

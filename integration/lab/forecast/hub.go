@@ -99,7 +99,7 @@ func (c *counted) Learn(x, slopes []float64, left, weight float64) {
 
 func (o *own) Sent(v *View, t *Task, e Expected) {
 	m := o.agents[t.Agent]
-	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, t.Believed,
+	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt,
 		m.Line().Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
 }
 
@@ -112,7 +112,7 @@ func (o *own) Ended(v *View, t *Task, e Expected) {
 	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Line().Usual(t.MaxTokens))
 }
 
-func (o *own) Said(v *View, agent, prefills, ahead int) {
+func (o *own) Said(v *View, agent, prefills int) {
 	now := int64(v.Now)
-	o.queues[agent].Said(now, now-2*int64(hop), prefills, ahead)
+	o.queues[agent].Said(now, now-2*int64(hop), prefills)
 }

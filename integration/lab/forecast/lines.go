@@ -29,7 +29,7 @@ func (m *means) Forecast(v *View, agent int, t *Task) Expected {
 }
 
 func (m *means) Sent(*View, *Task, Expected) {}
-func (m *means) Said(*View, int, int, int)   {}
+func (m *means) Said(*View, int, int)        {}
 
 func (m *means) Ended(_ *View, t *Task, e Expected) {
 	m.line.learn([]float64{1, float64(max(1, t.Prompt-t.Cached)) / 1000, e.x[2]}, t.TTFT*1000)
@@ -87,7 +87,7 @@ func (s *seconds) Sent(v *View, t *Task, e Expected) {
 	s.hands[t.Agent].sent(v.Now, t, e.TTFT, s.work(e.x))
 }
 
-func (s *seconds) Said(v *View, agent, prefills, _ int) { s.hands[agent].said(v.Now, prefills) }
+func (s *seconds) Said(v *View, agent, prefills int) { s.hands[agent].said(v.Now, prefills) }
 
 func (s *seconds) Ended(v *View, t *Task, e Expected) {
 	s.hands[t.Agent].ended(t)

@@ -75,7 +75,7 @@ func (r *river) Ended(_ *View, t *Task, _ Expected) {
 	r.write(fmt.Sprintf("l,%d,%g,%g\n", t.ID, t.TTFT, t.Cost))
 }
 
-func (r *river) Said(*View, int, int, int) {}
+func (r *river) Said(*View, int, int) {}
 
 // score waits for the end of the process, and says how it did.
 func (r *river) score() (s Score, err error) {

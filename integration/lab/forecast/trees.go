@@ -34,7 +34,7 @@ func (p *eq5) Forecast(v *View, agent int, t *Task) Expected {
 }
 
 func (p *eq5) Sent(*View, *Task, Expected) {}
-func (p *eq5) Said(*View, int, int, int)   {}
+func (p *eq5) Said(*View, int, int)        {}
 
 func (p *eq5) Ended(_ *View, t *Task, e Expected) {
 	p.latency[t.Agent].Learn(e.x, t.TTFT, 1)

@@ -31,14 +31,13 @@ type Task struct {
 	ITL      time.Duration
 	Sent     time.Duration
 
-	job      virtual.Job
-	play     *play
-	begun    bool
-	uncached int // tokens that the engine had to compute of it when it came there
-	asked    time.Duration
-	expects  []Expected // of each forecaster
-	chance   float64    // seconds by which its first token was off for where a step of the engine stood
-	least    float64    // its cost, by the length that errs least and what was cached; 0: there is none
+	job     virtual.Job
+	play    *play
+	begun   bool
+	asked   time.Duration
+	expects []Expected // of each forecaster
+	chance  float64    // seconds by which its first token was off for where a step of the engine stood
+	least   float64    // its cost, by the length that errs least and what was cached; 0: there is none
 }
 
 // Usage returns the usage by which its answer is paid.
@@ -66,9 +65,8 @@ type Forecaster interface {
 	// Sent says that it is, and Ended that it has ended.
 	Sent(v *View, t *Task, e Expected)
 	Ended(v *View, t *Task, e Expected)
-	// Said says how many tasks an agent had without a first token a moment ago, and how many tokens of their
-	// prompts it had to compute.
-	Said(v *View, agent, prefills, ahead int)
+	// Said says how many tasks an agent had without a first token a moment ago.
+	Said(v *View, agent, prefills int)
 }
 
 // View is a hub's view.
@@ -355,7 +353,6 @@ func (w *world) send(t *Task, agent int) {
 	a.Rate.Add(v.Now)
 	w.add(v.Now+hop, func() {
 		t.asked = w.view.Now
-		t.uncached = t.Prompt - w.engines[agent].Cache.Match(prefix)*blockSize
 		w.jobs[&t.job] = t
 		if left, whole, prompts := w.engines[agent].Under(w.view.Now); !prompts {
 			t.chance = math.Abs((left - whole/2).Seconds())
@@ -427,17 +424,16 @@ func (w *world) end(t *Task) {
 // say has an agent say how many of its tasks have no first token, now and every so often.
 func (w *world) say(i int, at time.Duration) {
 	w.add(at, func() {
-		prefills, ahead := 0, 0
+		prefills := 0
 		for _, t := range w.jobs {
 			if t.Agent == i && !t.begun {
 				prefills++
-				ahead += t.uncached
 			}
 		}
 		w.add(at+hop, func() {
-			w.truth.Said(&w.view, i, prefills, ahead)
+			w.truth.Said(&w.view, i, prefills)
 			for _, f := range w.All {
-				f.Said(&w.view, i, prefills, ahead)
+				f.Said(&w.view, i, prefills)
 			}
 		})
 		w.say(i, at+saying)

@@ -159,16 +159,15 @@ func (o *watch) Done(now time.Time, q *virtual.Request, u market.Usage, v *virtu
 
 // Scraped tells the hub's predictor what agents say four times a second: whose first token has not come.
 func (o *watch) Scraped(now time.Time, v *virtual.View) {
-	prefills, ahead := make([]int, len(o.held)), make([]int, len(o.held))
+	prefills := make([]int, len(o.held))
 	for _, h := range o.heard {
 		if h.first == 0 {
 			prefills[h.engine]++
-			ahead[h.engine] += h.task.Prompt - h.task.Believed
 		}
 	}
 	o.view.Now = now.Sub(virtual.Start)
 	for i := range o.held {
-		o.hub.Said(&o.view, i, prefills[i], ahead[i])
+		o.hub.Said(&o.view, i, prefills[i])
 	}
 	o.Policy.Scraped(now, v)
 }
