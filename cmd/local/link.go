@@ -218,8 +218,14 @@ func (l *Link) Balance(ctx context.Context, clientID string) (bus.FundsReply, er
 
 // Holdings asks what a client has, and what each hub has of it.
 func (l *Link) Holdings(ctx context.Context, clientID string) (bus.FundsReply, error) {
+	return l.Uses(ctx, clientID, 0)
+}
+
+// Uses is Holdings with what the client's tasks came to at each hub, from a day since 1970 on; 0: without
+// that.
+func (l *Link) Uses(ctx context.Context, clientID string, from int64) (bus.FundsReply, error) {
 	return l.treasury(ctx, bus.OpBalance,
-		bus.FundsRequest{ID: "balance-" + clientID, Client: clientID, Hubs: true})
+		bus.FundsRequest{ID: "balance-" + clientID, Client: clientID, Hubs: true, UsesDay: from})
 }
 
 // Budget has the treasury fill another client's money up to an amount out of one's, every "day", "week" or

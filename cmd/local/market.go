@@ -127,7 +127,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 
 // watch has the market be asked how it is, and measured, until it ends.
 func (m *Market) watch() (err error) {
-	m.health, err = daemon.Watched("market", m.cfg.Health, listenOrAny, m.log)
+	m.health, err = daemon.Watched("market", m.cfg.Health, ListenOrAny, m.log)
 	if err != nil {
 		return err
 	}

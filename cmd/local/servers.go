@@ -177,7 +177,7 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 	if err != nil {
 		return err
 	}
-	l, err := listenOrAny("tcp", m.cfg.HTTPAddress())
+	l, err := ListenOrAny("tcp", m.cfg.HTTPAddress())
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
@@ -206,8 +206,8 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 	return m.run(ctx, "gateway", m.gateway)
 }
 
-// listenOrAny listens on an address, or on any port where that is taken.
-func listenOrAny(network, address string) (net.Listener, error) {
+// ListenOrAny listens on an address, or on any port where that is taken.
+func ListenOrAny(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		host, _, _ := net.SplitHostPort(address)

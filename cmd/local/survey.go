@@ -72,18 +72,45 @@ const (
 // Survey listens to the hubs for a moment, asks each how it is, and the treasury for its sums where money is
 // set, and reads the registry, unless r is nil. domains are those that there should be.
 func (l *Link) Survey(ctx context.Context, r bus.Registry, money bool, domains []string) (*Survey, error) {
-	s := &Survey{AtMS: time.Now().UnixMilli()}
 	heard := newStatuses()
 	if err := heard.listen(l.bus); err != nil {
 		return nil, err
 	}
 	var asking sync.WaitGroup
-	var noMoney, noParts error
+	var parts *Parts
+	var noParts error
 	if r != nil {
-		asking.Go(func() { s.Parts, noParts = readParts(ctx, r) })
+		asking.Go(func() { parts, noParts = ReadParts(ctx, r) })
 	}
 	follow.Pause(ctx, hubsSpeak)
 	asking.Wait()
+	heard.mu.Lock()
+	spoken := maps.Clone(heard.last)
+	heard.mu.Unlock()
+	return l.survey(ctx, spoken, parts, noParts, money, domains)
+}
+
+// Survey is [Link.Survey] of what the hubs have said already, and of parts that were read of the registry, or
+// why they were not.
+func (w *Watcher) Survey(ctx context.Context, parts *Parts, noParts error, money bool,
+	domains []string) (*Survey, error) {
+	if early := hubsSpeak - time.Since(w.since); early > 0 {
+		follow.Pause(ctx, early)
+	}
+	spoken := map[string]bus.Status{}
+	for _, h := range w.Hubs() {
+		if time.Since(h.Heard) < Lagging {
+			spoken[h.Domain] = h.Status
+		}
+	}
+	return w.link.survey(ctx, spoken, parts, noParts, money, domains)
+}
+
+func (l *Link) survey(ctx context.Context, spoken map[string]bus.Status, parts *Parts, noParts error,
+	money bool, domains []string) (*Survey, error) {
+	s := &Survey{AtMS: time.Now().UnixMilli(), Parts: parts}
+	var asking sync.WaitGroup
+	var noMoney error
 	if money { // just before the hubs, so that the sums are of one moment
 		soon, cancel := context.WithTimeout(ctx, treasuryWithin)
 		var reply bus.FundsReply
@@ -102,9 +129,6 @@ func (l *Link) Survey(ctx context.Context, r bus.Registry, money bool, domains [
 	}
 	silent("treasury", noMoney)
 	silent("etcd", noParts)
-	heard.mu.Lock()
-	spoken := maps.Clone(heard.last)
-	heard.mu.Unlock()
 	all := map[string]bool{}
 	for domain := range spoken {
 		all[domain] = true
@@ -189,8 +213,8 @@ func (l *Link) Look(ctx context.Context, domain string) (*bus.Feed, error) {
 	return f, nil
 }
 
-// readParts reads which processes the registry names. Values that are not understood name nobody.
-func readParts(ctx context.Context, r bus.Registry) (*Parts, error) {
+// ReadParts reads which processes the registry names. Values that are not understood name nobody.
+func ReadParts(ctx context.Context, r bus.Registry) (*Parts, error) {
 	p := new(Parts)
 	var err error
 	each := func(key string, take func(name string, value []byte)) {

@@ -134,3 +134,75 @@ func TestASurveyNamesWhoIsSilent(t *testing.T) {
 		}
 	})
 }
+
+// Hubs are asked to show themselves while somebody looks, by one watch for however many, and by none else;
+// what they show others is not taken in.
+func TestHubsAreWatchedWhileSomebodyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := membus.New(1)
+		hub := w.Bus("hub")
+		defer hub.Close()
+		watches := make(chan struct{}, 100)
+		if _, err := hub.Subscribe(bus.WatchSubject("math", "*"), "",
+			func(bus.Msg) { watches <- struct{}{} }); err != nil {
+			t.Fatal(err)
+		}
+		say := func(subject string, m bus.Message) {
+			data, err := bus.Encode(m)
+			if err == nil {
+				err = hub.Publish(bus.Msg{Subject: subject, Data: data})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		shown := &bus.Feed{Domain: "math", Journal: "math", Rounds: []bus.FeedRound{{Number: 7}}}
+		l := &Link{bus: w.Bus("viewer"), name: "viewer"}
+		defer l.bus.Close()
+		all, err := l.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := func(want int, when string) {
+			t.Helper()
+			synctest.Wait()
+			if got := len(watches); got != want {
+				t.Errorf("%s: %d watches, want %d", when, got, want)
+			}
+			for len(watches) > 0 {
+				<-watches
+			}
+		}
+		say(bus.StatusSubject("math"), &bus.Status{Domain: "math", Labels: []string{"math"}})
+		say(bus.FeedSubject("math"), shown)
+		time.Sleep(10 * renewEvery)
+		counted(0, "nobody looks")
+		if len(all.Rounds()) != 0 {
+			t.Errorf("nobody looks, and %v were taken in", all.Rounds())
+		}
+		var away []func()
+		for range 5 {
+			away = append(away, all.Look())
+		}
+		counted(1, "five began to look")
+		time.Sleep(10*renewEvery + renewEvery/2)
+		counted(10, "five look")
+		say(bus.FeedSubject("math"), shown)
+		if got := all.Rounds(); len(got) != 1 || got[0].Number != 7 {
+			t.Errorf("they saw %v", got)
+		}
+		for i, leave := range away {
+			leave()
+			leave()
+			if i == 3 {
+				time.Sleep(renewEvery)
+				counted(1, "one looks")
+			}
+		}
+		time.Sleep(10 * renewEvery)
+		counted(0, "all have left")
+		all.Look()()
+		counted(0, "a glance")
+	})
+}

@@ -11,11 +11,15 @@ import (
 	"souk/bus"
 )
 
-// Watcher follows what all hubs of a market say and show.
+// Watcher follows what all hubs of a market say, and what they show while somebody looks on.
 type Watcher struct {
+	link   *Link
+	since  time.Time
+	begin  chan struct{} // of a watch
 	mu     sync.Mutex
 	hubs   map[string]*Watched
 	rounds []WatchedRound // oldest first
+	looks  int            // that are held
 }
 
 // Watched has the last words of a hub. State is nil until it has shown itself.
@@ -35,11 +39,38 @@ type WatchedRound struct {
 const (
 	renewEvery = 2 * time.Second // of watches, each of which is good for bus.WatchFor
 	mostRounds = 256             // that a watcher remembers
+
+	// Lagging is how long a hub may say nothing until it is said to: it does once a second.
+	Lagging = 3 * time.Second
 )
 
-// Watch follows the hubs until ctx ends.
+// Look has the hubs show themselves until away is called.
+func (w *Watcher) Look() (away func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.looks++; w.looks == 1 {
+		select {
+		case w.begin <- struct{}{}:
+		default:
+		}
+	}
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.looks--
+	})
+}
+
+// watched reports whether somebody looks on.
+func (w *Watcher) watched() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.looks > 0
+}
+
+// Watch follows the hubs until ctx ends. They show themselves while somebody looks: see [Watcher.Look].
 func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
-	w := &Watcher{hubs: map[string]*Watched{}}
+	w := &Watcher{link: l, since: time.Now(), begin: make(chan struct{}, 1), hubs: map[string]*Watched{}}
 	seen := make(chan string, mostHubs) // domains that speak for the first time
 	for subject, hear := range map[string]bus.Handler{
 		bus.StatusSubject("*"): func(m bus.Msg) { w.status(m, seen) }, bus.FeedSubject("*"): w.feed} {
@@ -50,7 +81,15 @@ func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
 		context.AfterFunc(ctx, func() { s.Stop() })
 	}
 	watch := func(domain string) { // one that is lost is made good by the next
+		if !w.watched() {
+			return
+		}
 		_ = l.bus.Publish(bus.Msg{Subject: bus.WatchSubject(domain, l.name)})
+	}
+	watchAll := func() {
+		for _, h := range w.Hubs() {
+			watch(h.Domain)
+		}
 	}
 	go func() {
 		renew := time.NewTicker(renewEvery)
@@ -60,9 +99,10 @@ func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
 			case domain := <-seen:
 				watch(domain)
 			case <-renew.C:
-				for _, h := range w.Hubs() {
-					watch(h.Domain)
-				}
+				watchAll()
+			case <-w.begin:
+				watchAll()
+				renew.Reset(renewEvery)
 			case <-ctx.Done():
 				return
 			}
@@ -95,7 +135,7 @@ func (w *Watcher) status(m bus.Msg, seen chan<- string) {
 
 func (w *Watcher) feed(m bus.Msg) {
 	var f bus.Feed
-	if bus.Decode(m.Data, &f) != nil || f.Domain != bus.LastToken(m.Subject) {
+	if !w.watched() || bus.Decode(m.Data, &f) != nil || f.Domain != bus.LastToken(m.Subject) {
 		return
 	}
 	w.mu.Lock()

@@ -46,6 +46,7 @@ exactly, every sale recorded.
   souk replay FILE             play recorded dialogues through it
   souk status                  how the market is, and what to do where it is not well
   souk top                     the same live, in a terminal
+  souk console                 the same as pages for a browser (souk up has them, too)
   souk why RECEIPT             where a task went and why, the forecast and what came (submit prints its receipt)
 
 submit and the commands after it find the market by its data directory (--data), so run them in the directory
@@ -62,7 +63,7 @@ stands for one US dollar.`,
 		"least level logged to stderr: debug, info, warn or error")
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(quoteCommand(&s)),
-		s.reach(replayCommand(&s)), statusCommand(&s), topCommand(&s),
+		s.reach(replayCommand(&s)), statusCommand(&s), topCommand(&s), consoleCommand(&s),
 		s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
 		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)),
 		s.reach(remitCommand(&s)), s.reach(refundCommand(&s)), s.reach(approveCommand(&s)),

@@ -14,6 +14,7 @@ import (
 	"souk/bus"
 	"souk/bus/natsauth"
 	"souk/cmd/console"
+	"souk/cmd/local"
 	"souk/market"
 )
 
@@ -22,8 +23,11 @@ const (
 	pageRows  = 20 // of a table, or findings
 )
 
+// statusPage is a report as a page.
+type statusPage struct{ *local.Report }
+
 // page prints the report for people: 80 columns, no colour.
-func (r *statusReport) page(w io.Writer) error {
+func (r statusPage) page(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s\n", short(r.Market, 50), clock(r.AtMS))
 	switch n := len(r.Findings); n {
@@ -87,7 +91,7 @@ func rows(b *strings.Builder, head string, n int, row func(i int) []any) {
 	more(b, n, pageRows)
 }
 
-func (r *statusReport) parts(b *strings.Builder) {
+func (r statusPage) parts(b *strings.Builder) {
 	if r.Parts == nil {
 		return
 	}
@@ -106,7 +110,7 @@ func (r *statusReport) parts(b *strings.Builder) {
 	fmt.Fprintf(b, "agents: %d, on nodes: %d\n", r.Parts.Agents, r.Parts.Nodes)
 }
 
-func (r *statusReport) hubs(b *strings.Builder) {
+func (r statusPage) hubs(b *strings.Builder) {
 	if len(r.Hubs) == 0 {
 		return
 	}
@@ -127,7 +131,7 @@ func (r *statusReport) hubs(b *strings.Builder) {
 	})
 }
 
-func (r *statusReport) models(b *strings.Builder) {
+func (r statusPage) models(b *strings.Builder) {
 	type line struct {
 		domain string
 		bus.ModelStatus
@@ -158,7 +162,7 @@ func brief(c market.Credits) string { return digits(float64(c)) }
 
 func digits(nanos float64) string { return fmt.Sprintf("%.4g", nanos/float64(market.Credit)) }
 
-func (r *statusReport) money(b *strings.Builder) {
+func (r statusPage) money(b *strings.Builder) {
 	var avail, held, surplus, fee, payable market.Credits
 	silent := 0
 	for _, h := range r.Hubs {
@@ -189,7 +193,7 @@ func (r *statusReport) money(b *strings.Builder) {
 	t.Flush()
 }
 
-func (r *statusReport) credentials(b *strings.Builder) {
+func (r statusPage) credentials(b *strings.Builder) {
 	if r.Known == 0 {
 		return
 	}

@@ -21,9 +21,10 @@ func wellSurvey() *local.Survey {
 		Status: &bus.Status{Domain: "math", Agents: 1, Slots: 4, Free: 3, Regime: "below",
 			Models: []bus.ModelStatus{{Model: "llama", Agents: 1, Free: 3,
 				Price: market.Price{Miss: 75_000_000}}}},
-		Feed: &bus.Feed{Domain: "math", Journal: "math", State: &bus.FeedState{Served: 5, Running: 1,
-			Avail: 3 * market.Credit, Held: 7, Surplus: 11, Payable: 13, Fleet: 1,
-			Agents: []bus.FeedAgent{{Agent: "a-1", Model: "llama", Slots: 4, Running: 1}}}}}},
+		Feed: &bus.Feed{Domain: "math", Journal: "math", AtMS: 1_800_000_000_000,
+			State: &bus.FeedState{Served: 5, Running: 1,
+				Avail: 3 * market.Credit, Held: 7, Surplus: 11, Payable: 13, Fleet: 1,
+				Agents: []bus.FeedAgent{{Agent: "a-1", Model: "llama", Slots: 4, Running: 1}}}}}},
 		Money: &bus.FundsReply{Deposits: 10 * market.Credit, Prepaid: 6 * market.Credit,
 			Hubs: []bus.HubFunds{{Hub: "math", Domain: "math"}}},
 		Parts: &local.Parts{Nodes: 1, Agents: 1, Running: []local.Part{{Kind: "door", Name: "door-1", PID: 5,
@@ -33,7 +34,7 @@ func wellSurvey() *local.Survey {
 // Whatever is not well is found, with what to do about it, and nothing else.
 func TestWhatIsNotWellIsFound(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
-	if all := findings(wellSurvey(), nil, now); len(all) != 0 {
+	if all := local.Findings(wellSurvey(), nil, now); len(all) != 0 {
 		t.Errorf("of a market that is well: %+v", all)
 	}
 	day := 24 * time.Hour
@@ -65,6 +66,8 @@ func TestWhatIsNotWellIsFound(t *testing.T) {
 			s.Hubs[0].Status.Policies = []bus.PolicyStatus{{Hook: "keep", Policy: "kv", OffMS: 5,
 				Why: "hung"}}
 		}, "hub math: policy kv of keep is off: hung"},
+		{"its clock is ahead", func(s *local.Survey) { s.Hubs[0].Feed.AtMS += 3_600_000 },
+			"hub math: its clock is 1h0m0s off"},
 		{"an agent is dead", func(s *local.Survey) { s.Hubs[0].Feed.State.Agents[0].State = "dead" },
 			"hub math: agents dead: a-1"},
 		{"one drains", func(s *local.Survey) { s.Hubs[0].Feed.State.Agents[0].State = "draining" }, ""},
@@ -89,16 +92,17 @@ func TestWhatIsNotWellIsFound(t *testing.T) {
 	} {
 		s := wellSurvey()
 		test.change(s)
-		var creds []credential
+		var creds []local.Credential
 		switch test.name {
 		case "creds end":
-			creds = []credential{{bus.RoleHub, "math", now.Add(14*day - time.Second).UTC()}}
+			creds = []local.Credential{{Role: bus.RoleHub, Name: "math",
+				Ends: now.Add(14*day - time.Second).UTC()}}
 		case "creds are over":
-			creds = []credential{{bus.RoleHub, "math", now.UTC()}}
+			creds = []local.Credential{{Role: bus.RoleHub, Name: "math", Ends: now.UTC()}}
 		case "creds are good":
-			creds = []credential{{bus.RoleHub, "math", now.Add(14 * day).UTC()}}
+			creds = []local.Credential{{Role: bus.RoleHub, Name: "math", Ends: now.Add(14 * day).UTC()}}
 		}
-		all := findings(s, endSoon(creds, now), now)
+		all := local.Findings(s, local.EndSoon(creds, now), now)
 		if test.says == "" && len(all) == 0 {
 			continue
 		}
@@ -133,7 +137,8 @@ func TestThePageOfAHugeAndHostileMarket(t *testing.T) {
 	s.Parts.Agents, s.Parts.Nodes, s.Parts.Lonely = 10_000, 10_000, 9_000
 	s.Parts.Alone = []string{hostile, hostile, hostile}
 	now := time.UnixMilli(s.AtMS)
-	r := &statusReport{Market: hostile, Survey: s, Findings: findings(s, nil, now), Known: 3}
+	r := statusPage{&local.Report{Market: hostile, Survey: s, Findings: local.Findings(s, nil, now),
+		Known: 3}}
 	var out bytes.Buffer
 	if err := r.page(&out); err != nil {
 		t.Fatal(err)
@@ -173,7 +178,7 @@ func TestBriefCredsAreToldOf(t *testing.T) {
 	if err := keys.Revoke("gone", now); err != nil {
 		t.Fatal(err)
 	}
-	s := &shared{data: data}
+	s := local.Reach{Data: data}
 	for _, test := range []struct {
 		after time.Duration
 		want  string
@@ -181,7 +186,7 @@ func TestBriefCredsAreToldOf(t *testing.T) {
 		{61 * day, ""}} {
 		var names []string
 		at := now.Add(test.after)
-		for _, c := range endSoon(s.credentials(new(local.Survey), at), at) {
+		for _, c := range local.EndSoon(s.Credentials(new(local.Survey), at), at) {
 			names = append(names, c.Name)
 		}
 		if got := strings.Join(names, " "); got != test.want {

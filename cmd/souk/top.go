@@ -52,6 +52,7 @@ task which lacked least had to have, and where. souk why JOURNAL/ROUND/SLOT says
 			if err != nil {
 				return err
 			}
+			defer w.Look()()
 			screen := &top{market: bus.Redact(link.State().NATS), hubs: w.Hubs, rounds: w.Rounds,
 				width:  pageWidth,
 				height: 24}

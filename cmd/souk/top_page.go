@@ -12,14 +12,12 @@ import (
 
 	"souk/bus"
 	"souk/cmd/console"
+	"souk/cmd/local"
 	"souk/market"
 )
 
 // topLines counts the lines of the screen that are not rows.
 const topLines = 6
-
-// lagging is how long a hub may say nothing until it is said to: it does once a second.
-const lagging = 3 * time.Second
 
 // column is a column of a view, so many characters wide.
 type column struct {
@@ -224,7 +222,7 @@ func (t *top) head() []string {
 		}
 		switch ago := t.at.Sub(h.Heard); {
 		case wrong != "":
-		case ago > lagging:
+		case ago > local.Lagging:
 			wrong = fmt.Sprintf("! hub %s says nothing for %v", h.Domain, ago.Round(time.Second))
 		case s.Closed != "":
 			wrong = fmt.Sprintf("! hub %s takes no task: %s", h.Domain, s.Closed)

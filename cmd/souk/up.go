@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"souk/classifier"
 	"souk/cmd/console"
 	"souk/cmd/local"
+	"souk/cmd/web"
 )
 
 // marketFlags say which market to bring up.
@@ -86,13 +88,14 @@ func (f *marketFlags) load() (local.Config, error) {
 func upCommand(s *shared) *cobra.Command {
 	var f marketFlags
 	var show bool
+	at := web.DefaultListen
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a market up: NATS, etcd, treasury, door, gateway, hubs and agents in this process",
 		Long: `Brings a whole market up in this process and stays until Ctrl-C.
 
-It listens on loopback and, unless its file says otherwise of the gateway, nowhere else: NATS, and the gateway
-http://127.0.0.1:8080/v1 for clients of OpenAI's API. Both ask who is there. The keys are made in DATA/auth at
+It listens on loopback and, unless its file says otherwise of the gateway, nowhere else: NATS, the gateway
+http://127.0.0.1:8080/v1 for clients of OpenAI's API, and the web console. All ask who is there. The keys are made in DATA/auth at
 the first start, with creds and a key of the client dev, whose paths are printed; commands on the same data
 directory find or make what they need. A second start on it goes on where the first one ended; a second market
 on it at the same time is refused.`,
@@ -124,12 +127,19 @@ on it at the same time is refused.`,
 				time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m.Config(), m.State()))
 			agentTable(out, m.Config())
 			if m.KeyFile() != "" {
-				fmt.Fprintf(out, "\nOpenAI's clients:  base URL %s/v1, the key of %s is in %s\n", m.State().HTTP,
-					local.FirstClient, m.KeyFile())
+				fmt.Fprintf(out, "\nOpenAI's clients:  base URL %s/v1, the key of %s is in %s\n",
+					m.State().HTTP, local.FirstClient, m.KeyFile())
 			}
 			if m.CredsFile() != "" {
 				fmt.Fprintf(out, "Clients of NATS:   %s, the creds of %s are in %s\n", m.State().NATS,
 					local.FirstClient, m.CredsFile())
+			}
+			on, err := s.consoleOf(at, m, log)
+			if err != nil {
+				return errors.Join(err, m.Close())
+			}
+			if on != nil {
+				fmt.Fprint(out, s.consoleAt(on))
 			}
 			fmt.Fprintf(out, "\nAsk it something:  %s\nStop it:           Ctrl-C (a second one kills)\n",
 				s.line(`submit "What is a souk?"`))
@@ -139,14 +149,37 @@ on it at the same time is refused.`,
 					"after %s\n", local.StopWithin/local.HTTPShare)
 			case <-m.Failed():
 			}
-			err = errors.Join(m.Err(), m.Close())
+			if on != nil {
+				err = on.Close()
+			}
+			err = errors.Join(err, m.Err(), m.Close())
 			fmt.Fprintln(out, atTheDoor(m.Door().Stats()))
 			return err
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&at, "console", at,
+		"address of the web console, loopback only; another port where that one is taken; \"\": none (souk console "+
+			"serves one beyond this machine)")
 	c.Flags().BoolVar(&show, "print-config", false, "print the default market as YAML, and end")
 	return c
+}
+
+// consoleOf starts the console of a market that runs in this process; nil where none is wanted. A market
+// without fixed ports has it at any.
+func (s *shared) consoleOf(listen string, m *local.Market, log *slog.Logger) (*web.Server, error) {
+	if listen == "" {
+		return nil, nil
+	}
+	if _, port, err := net.SplitHostPort(m.Config().Listen); err == nil && port == "0" {
+		listen = "127.0.0.1:0"
+	}
+	at, err := m.Lookout()
+	if err != nil {
+		return nil, err
+	}
+	return s.startConsole(web.Config{Listen: listen, AnyPort: true, Journals: s.data,
+		Gateway: m.State().HTTP}, at, log)
 }
 
 // atTheDoor sums up what came to the market, and what was refused for which reason.
