@@ -19,7 +19,8 @@ import (
 // treasury reads the same out of the journal.
 func TestNothingThatIsSaidMakesMoney(t *testing.T) {
 	kinds := []ledger.Kind{ledger.KindGrant, ledger.KindReclaim, ledger.KindDistribute, ledger.KindRemit,
-		ledger.KindClose, ledger.KindMove, ledger.KindBudget, ledger.KindMark, ledger.KindWriteOff}
+		ledger.KindClose, ledger.KindMove, ledger.KindBudget, ledger.KindMark, ledger.KindWriteOff,
+		ledger.KindMonth}
 	made := map[ledger.Kind]int{}
 	missing := func() int { return slices.IndexFunc(kinds, func(k ledger.Kind) bool { return made[k] == 0 }) }
 	// Twelve storms make every kind of record nineteen times of twenty; the storms go on until they have.
@@ -39,6 +40,7 @@ func TestNothingThatIsSaidMakesMoney(t *testing.T) {
 func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	cfg := Default()
 	cfg.MaxHubs, cfg.Grants = 4, 8
+	cfg.SecondAbove = market.Credits(r.IntN(2) * 60)
 	salts := func() (s [16]byte) {
 		s[0] = byte(r.Uint32())
 		return s
@@ -122,7 +124,20 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		if q.Sure = r.IntN(2) == 0; r.IntN(2) == 0 {
 			q.Leads = []string{"maths"}
 		}
-		op := pick(bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
+		months := func() string {
+			return pick("", "2026-11", "2026-12", "2026-12", "2027-01", "2027-02", "2027-00", "9999-12")
+		}
+		if r.IntN(2) == 0 {
+			q.Order = &tip.Order{By: pick("op", "two"), Ref: fmt.Sprint(r.IntN(40)), Month: months(),
+				Note: pick("", "n", "a\nb"), Agent: pick("a-1", "a-1", "a b"),
+				From:    pick("agent", "surplus", "x"),
+				Receipt: pick("h/1/0", "h/2/1", "g/1/0", "h"), Closed: months()}
+			if r.IntN(4) == 0 {
+				q.Order.Second, q.Order.Key, q.Order.Signature = pick("two", "op"), "UABC", "c2ln"
+			}
+		}
+		op := pick(bus.OpRemit, bus.OpRemit, bus.OpRefund, bus.OpMonth, bus.OpDeposit,
+			bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
 			bus.OpMove, bus.OpBudget, bus.OpBudget, bus.OpAllotted, bus.OpBalance, bus.OpDistribute,
 			bus.OpDistribute, bus.OpClose, bus.OpWriteOff, "none",
 			"lie", "lie", "lie")
@@ -137,7 +152,8 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		if op == "lie" {
 			var say *tip.Order
 			if r.IntN(2) == 0 {
-				say = &tip.Order{Agent: pick("a-1", "a b"), Ref: fmt.Sprint(r.IntN(99))}
+				say = &tip.Order{Agent: pick("a-1", "a b"), Ref: fmt.Sprint(r.IntN(99)), Month: months(),
+					Closed: months()}
 			}
 			m := bus.RecallReply{ID: fmt.Sprint(r.IntN(9)), Hub: hub, Client: client(),
 				Next: number(last + 1), There: credits(),

@@ -2,10 +2,20 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"souk/ledger"
+	"souk/ledger/checkpoint"
+	"souk/ledger/inspect"
+	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -98,17 +108,78 @@ func (c *checked) check(level int) error {
 	return nil
 }
 
+// sign writes the journal to a directory, with its tree and a checkpoint of all of it.
+func (c *checked) sign(dir string) (err error) {
+	j, err := journal.Open(dir, journal.Config{MinFree: -1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	for some := range slices.Chunk(c.frames, 1000) {
+		frames := make([]ledger.Frame, len(some))
+		for i, data := range some {
+			if frames[i], err = ledger.DecodeFrame(data); err != nil {
+				return err
+			}
+		}
+		if err := j.Append(frames...); err != nil {
+			return err
+		}
+	}
+	t, err := j.Tree()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	head, err := t.Grow(nil)
+	if err != nil {
+		return err
+	}
+	secret, _, err := note.GenerateKey(nil, "market/"+filepath.Base(dir))
+	if err != nil {
+		return err
+	}
+	writer, err := note.NewSigner(secret)
+	if err != nil {
+		return err
+	}
+	signed, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: writer.Name(), Size: head.Size,
+		Root: head.Root}, writer)
+	if err != nil {
+		return err
+	}
+	return t.Keep(head.Frame, signed)
+}
+
+// checkSigned audits the journal in a directory up to a level, its checkpoint too.
+func checkSigned(ctx context.Context, dir string, level int) error {
+	sum, err := inspect.Check(ctx, []string{dir}, inspect.Options{Level: level})
+	if err == nil && (sum.Count > 0 || len(sum.Undecided) != 1 ||
+		!strings.Contains(sum.Undecided[0], "--policy")) {
+		err = fmt.Errorf("a journal that is right, and signed: %q, %q", sum.Findings, sum.Undecided)
+	}
+	return err
+}
+
 // ledgerBars time the levels of an audit that every journal goes through, and the proof of large rounds.
-func ledgerBars(_ context.Context, o Options) ([]Bar, error) {
+func ledgerBars(ctx context.Context, o Options) ([]Bar, error) {
 	var bars []Bar
+	temp, err := os.MkdirTemp("", "lab-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temp)
 	reference := newReference()
 	for _, m := range []struct {
 		name                         string
 		level, rounds, tasks, agents int
+		signed                       bool
 		limit                        float64 // loops
 	}{
-		{"ledger check, levels 0 to 3: CPU per record", ledger.LevelConservation, 20_000, 4, 4, 0.11},
-		{"ledger check, level 4: CPU per round of 64 x 16", ledger.LevelAuctions, 500, 64, 16, 32},
+		{"ledger check, levels 0 to 3: CPU per record", ledger.LevelConservation, 20_000, 4, 4, false, 0.11},
+		{"ledger check, these by a checkpoint, on disk: CPU per record", ledger.LevelConservation, 20_000,
+			4, 4, true, 0.2},
+		{"ledger check, level 4: CPU per round of 64 x 16", ledger.LevelAuctions, 500, 64, 16, false, 32},
 	} {
 		c, err := checkedRounds(m.rounds, m.tasks, m.agents)
 		if err != nil {
@@ -118,16 +189,23 @@ func ledgerBars(_ context.Context, o Options) ([]Bar, error) {
 		if m.level == ledger.LevelAuctions {
 			of = c.rounds
 		}
+		check, where := func() error { return c.check(m.level) }, "in memory"
+		if m.signed {
+			dir := filepath.Join(temp, "hub-math")
+			if err := c.sign(dir); err != nil {
+				return nil, err
+			}
+			check, where = func() error { return checkSigned(ctx, dir, m.level) }, "on disk"
+		}
 		x, err := repeat(o, m.name, func() ([]float64, error) {
-			call, loop, err := reference.beside(500*time.Millisecond,
-				func() error { return c.check(m.level) })
+			call, loop, err := reference.beside(500*time.Millisecond, check)
 			return []float64{micros(call) / float64(of), micros(loop)}, err
 		})
 		if err != nil {
 			return nil, err
 		}
 		bars = append(bars, ratio(m.name, m.limit, "loop", "us", x[0], x[1],
-			fmt.Sprintf("%d frames in memory, %d records, %d rounds", len(c.frames), c.records, c.rounds)))
+			fmt.Sprintf("%d frames %s, %d records, %d rounds", len(c.frames), where, c.records, c.rounds)))
 	}
 	return bars, nil
 }
