@@ -15,6 +15,8 @@ PROGRAMS   := $(COMMANDS:%=bin/%)
 LAB        := integration/lab
 # So is what reads the alerts as Prometheus does.
 ALERTS     := integration/alerts
+# And what reads the Helm chart as Kubernetes does.
+CHART      := integration/helm
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X souk/cmd/daemon.linked=$(VERSION)
 SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $(LAB)/go.mod $(LAB)/go.sum $(LAB)/go.work
@@ -62,9 +64,9 @@ image: ## an image of every command but lab from deploy/Dockerfile, nothing fetc
 	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ $(COMMANDS:%=./cmd/%)
 	@deploy/image.sh $(ARCH) bin/image/$(ARCH) souk
 
-deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, and a market of containers from it; what has no tool here is skipped
+deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, the Helm chart, and a market of containers; what has no tool here is skipped
 	@if deploy/image.sh --builder >/dev/null; then $(MAKE) --no-print-directory image; fi
-	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
+	@for what in units compose chart play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
 PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix
@@ -227,6 +229,7 @@ lint: ## gofmt, go vet, staticcheck where it is installed, and how much code the
 	$(GO) vet ./...
 	$(GO) -C $(LAB) vet ./...
 	$(GO) -C $(ALERTS) vet .
+	$(GO) -C $(CHART) vet .
 	@if command -v staticcheck >/dev/null; then staticcheck ./... && cd $(LAB) && staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
 	@$(GO) test -count=1 -run 'TestSize$$' -v ./integration/house | sed -n 's/.*size_test.go:[0-9]*: //p;/^FAIL/q1'
 

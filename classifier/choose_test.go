@@ -287,7 +287,7 @@ func TestWhenAClosedHubMayBeAskedAgain(t *testing.T) {
 	for hubs, want := range map[string]int64{
 		"a: serves x; closed 10000; model m":                                    10_000,
 		"a: serves x; closed 60000; model m\nb: serves x; closed 1000; model m": 1000,
-		"a: serves x; closed 0; model m":                                        retryMS, // it does not say
+		"a: serves x; closed 0; model m":                                        leadMS, // it does not say
 	} {
 		_, no := tableOf(t, hubs).Choose(&config, &Want{Label: "x", Confident: true, Model: "m"}, noon, nil)
 		if no == nil || no.Code != bus.CodeUnavailable {

@@ -7,9 +7,14 @@ import (
 	"souk/bus"
 )
 
-// retryMS is as long as another hub takes to lead, or one that has just come to have its agents: stock
-// clients ask twice more.
-const retryMS = 1000
+// Stock clients ask twice more, after as long as they are told.
+const (
+	// a hub that has just come takes as long to have its agents, and one that stands by to lead after one
+	// that was told to end
+	retryMS = 1000
+	// half of what it takes to lead after one that was killed: the rest of a lease of 5 s, and its agents
+	leadMS = 3500
+)
 
 // startMS is some of the time that an engine takes to start: clients ask again two or three times.
 const startMS = 5_000
@@ -29,8 +34,10 @@ func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
 		res.Task, res.Session, res.Model = task.ID, task.Session, task.Model
 	}
 	switch res.Code {
-	case bus.CodeNoRoom, bus.CodeNoHub, bus.CodeUnavailable, bus.CodeTooManyTasks, bus.CodeDraining:
+	case bus.CodeNoRoom, bus.CodeTooManyTasks, bus.CodeDraining:
 		res.RetryMS = retryMS
+	case bus.CodeNoHub, bus.CodeUnavailable:
+		res.RetryMS = leadMS
 	}
 	var e *bus.Error
 	if errors.As(err, &e) && e.RetryMS > 0 {

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Judge what is in this folder with the tools that are there: deploy/check.sh units|compose|play [COMMANDS]
+# Judge what is in this folder with the tools that are there: deploy/check.sh units|compose|chart|play [COMMANDS]
 #
 #   units     systemd-analyze verify on every unit, with the commands in COMMANDS (default bin) for those in /usr/local/bin
 #   compose   docker compose config
+#   chart     helm lint and template, decoded strictly into Kubernetes' types and judged by COMMANDS; it needs helm, and Go,
+#             which fetches those types
 #   play      start compose.yaml with the image that `make image` made, play dialogues in it as one of its clients, check its
 #             journals, start an agentd again, ask over HTTP, stop it, and remove it. It needs curl and the
 #             ports of deploy/local, and takes COMMANDS/souk for a client
@@ -40,6 +42,10 @@ units)
 compose)
 	docker compose version >/dev/null 2>&1 || skip "no docker compose"
 	compose --profile tools config --quiet
+	;;
+chart)
+	command -v helm >/dev/null || skip "no helm"
+	SOUK_BIN="$commands" go -C "$here/../integration/helm" test -count=1 .
 	;;
 play)
 	docker compose version >/dev/null 2>&1 || skip "no docker compose"
@@ -87,7 +93,7 @@ play)
 	compose run --rm ledger
 	;;
 *)
-	sed -n '2,10s/^# \{0,1\}//p' "$0"
+	sed -n '2,12s/^# \{0,1\}//p' "$0"
 	exit 2
 	;;
 esac

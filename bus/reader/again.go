@@ -17,6 +17,7 @@ import (
 //	                                               waits at a hub for its first slot, which says nothing
 //	heartbeats alone: a hub, or a long prefill     not yet
 //	that question finds nobody who could answer    each second, for Config.MaxAbsence
+//	the connection is lost before an answer comes  likewise
 //
 // Each question waits twice as long as the one before it, and there are few: each leaves an inbox at the hub.
 type again struct {
@@ -88,10 +89,14 @@ func (s *Stream) askAgain(now time.Time) {
 	s.out.Submit = &t
 }
 
-// unanswered handles a repeated question that no hub could answer: it is asked once more, or the answer ends
-// here. It returns false where the verdict says more.
+// unanswered handles a repeated question that no hub could answer, or one that was lost with the connection:
+// it is asked once more, or the answer ends here. It returns false where the verdict says more.
 func (s *Stream) unanswered(now time.Time, v Verdict, err error) bool {
 	a := &s.again
+	if a.times == 0 && s.c.AskAgain > 0 && errors.Is(v.Err, bus.ErrDisconnected) &&
+		!errors.Is(v.Err, bus.ErrNotSent) {
+		a.times = 1 // a hub may have it by the first question
+	}
 	if a.times == 0 || s.cancelled {
 		return false
 	}

@@ -52,41 +52,59 @@ func withGateway(ctx context.Context, t *testing.T, f *Fleet, clients ...string)
 	return at, keys
 }
 
-// stock asks as openai-python does by default: it comes twice more after what may pass, when it is told to.
-func stock(ctx context.Context, at, key, body string, refused func(body []byte)) error {
+// stock asks as openai-python does by default: it comes twice more after what may pass, when it is told to,
+// or where the connection breaks before an answer has begun.
+func stock(ctx context.Context, by *http.Client, url, key, body string, refused func(said string)) error {
 	for retries := 0; ; retries++ {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at+"/v1/chat/completions",
-			strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Authorization", "Bearer "+key)
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return err
-		}
-		said, err := io.ReadAll(a.Body)
-		a.Body.Close()
-		if a.StatusCode == 200 && err == nil && bytes.Contains(said, []byte(`"error"`)) {
-			err = errors.New("it says of an error")
-		}
-		if a.StatusCode == 200 && err == nil {
+		wait, again, err := once(ctx, by, url, key, body)
+		if err == nil {
 			return nil
 		}
-		again := a.StatusCode == 408 || a.StatusCode == 409 || a.StatusCode == 429 || a.StatusCode >= 500
-		if should := a.Header.Get("X-Should-Retry"); should != "" {
-			again = should == "true"
-		}
 		if retries == 2 || !again {
-			return fmt.Errorf("after %d retries %s: %w, %s", retries, a.Status, err, said)
+			return fmt.Errorf("after %d retries: %w", retries, err)
 		}
-		refused(said)
-		wait := time.Second << retries / 2
-		if ms, _ := strconv.Atoi(a.Header.Get("Retry-After-Ms")); ms > 0 && ms <= 60_000 {
-			wait = time.Duration(ms) * time.Millisecond
+		refused(err.Error())
+		if wait == 0 {
+			wait = time.Second << retries / 2
 		}
 		follow.Pause(ctx, wait)
 	}
+}
+
+// once asks once. An error has what was said; again: openai-python would ask again, after wait where that is
+// not 0.
+func once(ctx context.Context, by *http.Client, url, key, body string) (wait time.Duration, again bool,
+	err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions",
+		strings.NewReader(body))
+	if err != nil {
+		return 0, false, err
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	a, err := by.Do(r)
+	if err != nil {
+		return 0, true, err
+	}
+	defer a.Body.Close()
+	said, err := io.ReadAll(a.Body)
+	stream := strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream")
+	switch {
+	case err != nil:
+		return 0, !stream, err // a whole answer is read before the caller has it
+	case a.StatusCode == 200 && bytes.Contains(said, []byte(`"error"`)),
+		a.StatusCode == 200 && stream && !bytes.Contains(said, []byte("[DONE]")):
+		return 0, false, fmt.Errorf("an answer breaks off: %s", said[max(0, len(said)-300):])
+	case a.StatusCode == 200:
+		return 0, false, nil
+	}
+	again = a.StatusCode == 408 || a.StatusCode == 409 || a.StatusCode == 429 || a.StatusCode >= 500
+	if should := a.Header.Get("X-Should-Retry"); should != "" {
+		again = should == "true"
+	}
+	if ms, _ := strconv.Atoi(a.Header.Get("Retry-After-Ms")); ms > 0 && ms <= 60_000 {
+		wait = time.Duration(ms) * time.Millisecond
+	}
+	return wait, again, errors.New(string(said))
 }
 
 // The only hub is told to stop, and started again, while clients of OpenAI's own library ask on: they come
@@ -104,11 +122,11 @@ func TestAHubIsRestartedUnderStockClients(t *testing.T) {
 	var served, n atomic.Int64
 	var mu sync.Mutex
 	codes := map[bus.Code]int{}
-	refused := func(body []byte) {
+	refused := func(body string) {
 		var said struct {
 			Error struct{ Souk struct{ Code bus.Code } }
 		}
-		if err := json.Unmarshal(body, &said); err != nil {
+		if err := json.Unmarshal([]byte(body), &said); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 		mu.Lock()
@@ -120,7 +138,7 @@ func TestAHubIsRestartedUnderStockClients(t *testing.T) {
 			for asking.Err() == nil {
 				body := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":"What is a souk? %d"}],`+
 					`"max_tokens":%d,"stop":["."],"stream":%v}`, n.Add(1), 20+i/6*2000, i%2 == 0)
-				err := stock(ctx, at, keys[i/6], body, refused)
+				err := stock(ctx, http.DefaultClient, "http://"+at, keys[i/6], body, refused)
 				if err != nil {
 					t.Errorf("client %d: %v", i, err)
 					return
