@@ -120,9 +120,11 @@ func (a *agent) start(s *agentd.Stream) {
 		defer a.runs.Done()
 		defer done()
 		answer, err := agentd.Answer{Unmetered: true}, error(nil)
-		if l := d.Task.Large; l != nil {
-			defer a.bodies.Add(-int64(l.Bytes))
+		if l := d.Task.Large; l != nil && a.bodies.hold(d.Task.Client, l.Bytes) {
+			defer a.bodies.leave(d.Task.Client, l.Bytes)
 			err = a.fetch(ctx, s, &request)
+		} else if l != nil {
+			err = &agentd.EngineError{Code: bus.CodeNoSlot, Message: "the node has too many large bodies in hand"}
 		}
 		if err == nil {
 			answer, err = a.engine.Complete(ctx, request, func(c agentd.Chunk) error {
@@ -167,21 +169,13 @@ func (a *agent) awaitReader(ctx context.Context, s *agentd.Stream) {
 	}
 }
 
-// maxBodies bounds the bytes of bodies that came in pieces, of all agents of the node.
-const maxBodies = 512 << 20
-
-// fetch has the body of an answer's task from who sent that, and counts it.
+// fetch has the body of an answer's task from who sent that.
 func (a *agent) fetch(ctx context.Context, s *agentd.Stream, to *agentd.Request) error {
 	d := s.Dispatch()
-	if l := d.Task.Large; a.bodies.Add(int64(l.Bytes)) > maxBodies {
-		return &agentd.EngineError{Code: bus.CodeNoSlot, Message: "the node has too many large bodies in hand"}
+	if err := a.bodies.begin(ctx, d.Task.Client); err != nil {
+		return err
 	}
-	select {
-	case a.fetching <- struct{}{}:
-		defer func() { <-a.fetching }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	defer a.bodies.came(d.Task.Client)
 	sender, _, _ := bus.ReaderOf(d.Task.Reply)
 	body, err := follow.Body(ctx, a.deps.Bus, a.cfg.ID, sender, d.Task.Large, &a.pace)
 	switch {

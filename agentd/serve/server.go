@@ -54,10 +54,8 @@ type Server struct {
 	// counts when the bus goes away and when it comes back: even while it is there
 	outages atomic.Int64
 	crew    *follow.Crew // serves dispatches and settles them
-	bodies  atomic.Int64 // bytes of bodies that came in pieces
-	// has an item for each that comes: each is a subscription, of which a node has a hundred
-	fetching chan struct{}
-	pace     follow.Pace
+	bodies  bodies       // that come in pieces, or came so
+	pace    follow.Pace
 }
 
 // NewServer judges the configuration; nothing runs before Run.
@@ -82,7 +80,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: boot,
 		ready: make(chan struct{}), some: make(chan struct{}), crew: follow.NewCrew(),
-		fetching: make(chan struct{}, 64), pace: follow.Pace{Every: follow.PieceEvery}}
+		bodies: bodies{of: map[string]load{}}, pace: follow.Pace{Every: follow.PieceEvery}}
 	s.observe()
 	for _, a := range cfg.Agents {
 		if err := s.Add(a); err != nil {
