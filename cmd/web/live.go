@@ -28,7 +28,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, v view) {
 	defer s.watcher.Look()()
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)
-	to.SetReadDeadline(time.Time{}) // nothing more is to come
+	to.SetReadDeadline(time.Time{})                                // nothing more is to come
+	defer func() { to.SetWriteDeadline(time.Now().Add(s.slow)) }() // for the end to be sent
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	var last []byte
