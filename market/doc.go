@@ -177,8 +177,8 @@
 //   - learning across rounds: a low bid today for a low price tomorrow, or waiting for a quieter round
 //   - what a hub left out of a record: there is only its word that it cut by the rule, and that its seats
 //     come when it says. Of what tolls are made of, its word are how long tasks keep slots and prompts take,
-//     how many run at an agent, and so at which that is not named everybody would pay least, whether a slot
-//     stays free, what of seats to come is lost, and the time, by which prices wane
+//     how many run at an agent, and so at which that is not named everybody would pay least, who was refused
+//     of late, whether a slot stays free, what of seats to come is lost, and the time, by which prices wane
 //   - collusion: clients who agree on bids, or with agents' owners, who may count too few tokens
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round; under several names each is priced by itself, and each has a share and turns of its own

@@ -110,6 +110,12 @@ func (x *link) ground(rng *rand.Rand, at int64) {
 	}
 	if least == 0 {
 		g.Common, g.Service = "", 0
+	} else if rng.IntN(2) == 0 { // two or three clients were refused, who may be in the round or not
+		clients := []string{"nobody", r.Tasks[0].Client, "somebody"}
+		g.Refused = slices.Compact(append(clients[:1:1], r.Tasks[len(r.Tasks)-1].Client, "somebody"))
+		if rng.IntN(2) == 0 {
+			g.Refused = g.Refused[:2]
+		}
 	}
 	for i := range r.Edges {
 		e := &r.Edges[i]
@@ -137,12 +143,27 @@ func edgeName(r *Round, e *Edge) [2]string {
 func (x *link) toll(r *Round, g *Ground) {
 	lowest := x.rates.Of(g.Common, g.At)
 	common := PerSecond(lowest.PriceAt(g.At), g.Service)
+	refused := func(but string) bool {
+		others := map[string]bool{}
+		for _, c := range g.Refused {
+			others[c] = c != but
+		}
+		delete(others, but)
+		return len(others) >= 2
+	}
+	if refused("") {
+		common = 0
+	}
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		l, s, client := &g.Loads[e.Agent], &g.Stays[i], r.Tasks[e.Task].Client
 		toll := s.Toll(l.Second, l.Running, common)
-		without := s.Toll(x.rates.Of(r.Agents[e.Agent].Agent, g.At).Without(g.At, client), l.Running-s.Mine,
-			PerSecond(lowest.Without(g.At, client), g.Service))
+		off := PerSecond(lowest.Without(g.At, client), g.Service)
+		if refused(client) {
+			off = 0
+		}
+		without := s.Toll(x.rates.Of(r.Agents[e.Agent].Agent, g.At).Without(g.At, client),
+			l.Running-s.Mine, off)
 		e.Toll, e.Own = x.set[edgeName(r, e)]-toll, toll-min(toll, without)
 	}
 }
@@ -292,6 +313,10 @@ func (f *forgeries) forge(rng *rand.Rand, links []link, kind int) error {
 	_, named := x.r.place(x.g.Common)
 	if _, in := x.r.place(g.Common); g.Common != x.g.Common && !seconds && !(named && in) {
 		k.word++ // of an agent that the round does not name only the hub says whether somebody runs there
+		return nil
+	}
+	if !slices.Equal(g.Refused, x.g.Refused) && !seconds && g.Common == x.g.Common {
+		k.word++ // who was refused does not stand in a round
 		return nil
 	}
 	if charged || seconds {

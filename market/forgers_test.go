@@ -283,6 +283,22 @@ var forgers = []struct {
 			f.again(func(*Round) {})
 		})
 	}},
+	{"ground: who was refused, and all that follows from it", func(f *forgery) {
+		pick(f, f.g.Loads, func(*Load) {
+			switch n := len(f.g.Refused); f.IntN(3) {
+			case 0:
+				f.g.Refused = nil
+			case 1:
+				f.g.Refused = []string{"a", "b", "c"}[:2+f.IntN(2)]
+			default:
+				if f.g.Refused = slices.Clone(f.g.Refused); n > 0 {
+					f.g.Refused[f.IntN(n)] = "other"
+				}
+			}
+			f.x.toll(f.r, f.g)
+			f.again(func(*Round) {})
+		})
+	}},
 	{"ground: how many run", func(f *forgery) {
 		pick(f, f.g.Loads, func(l *Load) { l.Running = max(0, l.Running+int(f.some()%3)) })
 	}},

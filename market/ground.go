@@ -3,6 +3,7 @@ package market
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -16,8 +17,35 @@ type Ground struct {
 	// does; without a name nothing is left off
 	Common  AgentID
 	Service time.Duration // of that agent
+	Refused []string      // it is not left off: clients whose tasks were refused of late, see [Refuses]
 	Loads   []Load        // one for each of Round.Agents
 	Stays   []Stay        // one for each of Round.Edges
+}
+
+// MostRefused bounds the clients that a ground names.
+const MostRefused = 3
+
+// Refuses reports whether what everybody would pay is charged: whether tasks of two clients, but for the one
+// named, were refused of late, as they had waited until they were worth less than they cost. Who is served
+// where others are refused has what these would have had. One client alone moves no toll so, and its own
+// tasks move none of what it is charged.
+func Refuses(refused []string, but string) bool {
+	clients := 0
+	for i, c := range refused {
+		if c != but && !slices.Contains(refused[:i], c) {
+			clients++
+		}
+	}
+	return clients > 1
+}
+
+// common returns what everybody would pay and nobody does, where a second of the least of slots costs so
+// much, had a client not been there; "": all are there.
+func (g *Ground) common(second Credits, but string) Credits {
+	if Refuses(g.Refused, but) {
+		return 0
+	}
+	return PerSecond(second, g.Service)
 }
 
 // Load is the price of an agent's slot, with its inputs.
@@ -59,8 +87,8 @@ func (s Stay) Toll(second Credits, running int, common Credits) Credits {
 
 // AppendCanonical appends the bytes of a round's ground to b: its loads, a list of: second; service in
 // milliseconds; twice those running, and 1 where a slot is spare. If there are any, at, lost, common string,
-// service in milliseconds follow, and of each edge: service in milliseconds, prefill in steps of 100 us,
-// mine.
+// service in milliseconds, a list of refused string follow, and of each edge: service in milliseconds,
+// prefill in steps of 100 us, mine.
 func (g *Ground) AppendCanonical(b []byte) []byte {
 	b = appendCount(b, len(g.Loads))
 	if len(g.Loads) == 0 {
@@ -77,6 +105,10 @@ func (g *Ground) AppendCanonical(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(g.At)), uint64(g.Lost))
 	b = binary.AppendUvarint(appendString(b, string(g.Common)), uint64(g.Service/time.Millisecond))
+	b = appendCount(b, len(g.Refused))
+	for _, c := range g.Refused {
+		b = appendString(b, c)
+	}
 	for _, s := range g.Stays {
 		b = binary.AppendUvarint(b, uint64(s.Service/time.Millisecond))
 		b = binary.AppendUvarint(b, uint64(s.Prefill/PrefillStep))
@@ -114,6 +146,15 @@ func (d *Decoder) Ground(r *Round, g *Ground) {
 	}
 	g.At, g.Lost, g.Common = whole(math.MaxInt64), uint32(whole(FullShare)), AgentID(d.Text())
 	g.Service = span(time.Millisecond)
+	switch n := d.Count(1); n {
+	case 0:
+	case MostRefused - 1, MostRefused:
+		for range n {
+			g.Refused = append(g.Refused, d.Text())
+		}
+	default:
+		d.Fail("refused clients are two or three")
+	}
 	for i := range g.Stays {
 		g.Stays[i] = Stay{span(time.Millisecond), span(PrefillStep), int(whole(MaxSlots))}
 		if d.Fault != "" {

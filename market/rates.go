@@ -127,7 +127,11 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 			"wanted", ErrRates)
 	}
 	lowest := x.Of(g.Common, g.At)
-	common := PerSecond(lowest.PriceAt(g.At), g.Service)
+	least := PerSecond(lowest.PriceAt(g.At), g.Service)
+	common := g.common(lowest.PriceAt(g.At), "")
+	if n := len(g.Refused); n > 0 && (g.Common == "" || n > MostRefused || !Refuses(g.Refused, "")) {
+		return fmt.Errorf("%w: %d refused clients are named, which charges nobody more", ErrRates, n)
+	}
 	w := wanted.Get().(*wants)
 	defer wanted.Put(w)
 	w.rates = resize(w.rates, len(r.Agents))
@@ -143,9 +147,9 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 				return fmt.Errorf("%w: a second at agent %s costs %s, want %s", ErrRates, id, l.Second, want)
 			}
 			here := PerSecond(l.Second, l.Service) // of equal agents it is the first
-			if l.Running > 0 && (here < common || here == common && id < g.Common) {
+			if l.Running > 0 && (here < least || here == least && id < g.Common) {
 				return fmt.Errorf("%w: everybody is said to pay %s at agent %s, and at %s it is %s", ErrRates,
-					common, g.Common, id, here)
+					least, g.Common, id, here)
 			}
 		}
 	}
@@ -156,7 +160,7 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 			if toll = stay.Toll(l.Second, l.Running, common); toll > 0 { // else nothing of it is anybody's
 				client := r.Tasks[e.Task].Client
 				own = toll - min(toll, stay.Toll(w.rates[e.Agent].Without(g.At, client),
-					max(0, l.Running-stay.Mine), PerSecond(lowest.Without(g.At, client), g.Service)))
+					max(0, l.Running-stay.Mine), g.common(lowest.Without(g.At, client), client)))
 			}
 		}
 		if want := set(i) - toll; e.Toll != want || e.Own != own {

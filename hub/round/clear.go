@@ -42,7 +42,13 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 				x.Seats = append(x.Seats[:0], p.cutter.Prices(i)...)
 			}
 		}
-		p.planned(k)
+		for i := range p.Whole.Edges { // what those are to have who are given a seat to come
+			e := &p.Whole.Edges[i]
+			if at := &k.At[e.Task]; at.Later && int(at.Agent) == e.Agent {
+				why := &p.whys[p.of[e.Task]]
+				why.Planned, why.Weight = at.Agent+1, at.Weight-e.Toll
+			}
+		}
 		if len(p.rest.Tasks) == 0 {
 			return c, nil // nobody begins
 		}
@@ -57,17 +63,6 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 		err = p.posted(out, most)
 	}
 	return c, err
-}
-
-// planned notes what those are to have who are given a seat to come.
-func (p *Plan) planned(k *market.Kept) {
-	for i := range p.Whole.Edges {
-		e := &p.Whole.Edges[i]
-		if at := &k.At[e.Task]; at.Later && int(at.Agent) == e.Agent {
-			why := &p.whys[p.of[e.Task]]
-			why.Planned, why.Weight = at.Agent+1, at.Weight-e.Toll
-		}
-	}
 }
 
 // begin clears what is left of a round.
@@ -91,6 +86,7 @@ func (p *Plan) ground() (g market.Ground) {
 		Loads: make([]market.Load, len(r.Agents)), Stays: make([]market.Stay, len(r.Edges))}
 	if k := p.tolls.least; k >= 0 {
 		g.Common, g.Service = p.from.Agents[k].ID, p.tolls.slots[k].service
+		g.Refused = p.tolls.refused
 	}
 	begin := map[market.AgentID]int{}
 	for _, aw := range c.Outcome.Awards {

@@ -11,6 +11,8 @@
 //	toll(i, a)       max(0, price(a) * (service(i, a) + running(a) * prefill(i, a)) - common)
 //
 // The toll is the slot, for as long as the task keeps it, and keeps those who run there from theirs while its
-// prompt is computed. What everybody would pay moves nobody, so nobody pays it: common. Each number in a toll
-// is of earlier rounds, so no bid of a round moves one in that round.
+// prompt is computed. What everybody would pay moves nobody, so nobody pays it: common. That is so as long
+// as nobody is refused: where tasks of two clients were, of late, a slot costs what they would have had of
+// it, and nothing is left off. Each number in a toll is of earlier rounds, so no bid of a round moves one in
+// that round.
 package round

@@ -1,6 +1,7 @@
 package round
 
 import (
+	"slices"
 	"time"
 
 	"souk/market"
@@ -13,6 +14,13 @@ import (
 type Kept struct {
 	got, of float64 // tasks, fading
 	at      int64
+	refused [market.MostRefused]refusal // the latest of each client, the last one first
+}
+
+// refusal says when a task of a client, which had waited, was found to be worth less than it cost.
+type refusal struct {
+	client string
+	at     int64
 }
 
 const keeps = 10 * time.Second
@@ -39,4 +47,28 @@ func (k *Kept) Share() uint32 {
 		return market.FullShare
 	}
 	return uint32(min(1, k.got/k.of) * market.FullShare)
+}
+
+// Refuse takes in that a task of a client had waited until it was worth less than it cost.
+func (k *Kept) Refuse(now int64, client string) {
+	i := slices.IndexFunc(k.refused[:], func(x refusal) bool { return x.client == client })
+	if i < 0 {
+		i = len(k.refused) - 1
+	}
+	copy(k.refused[1:], k.refused[:i])
+	k.refused[0] = refusal{client, now}
+}
+
+// Refused returns the last clients whose tasks were refused so of late, if they make everybody pay, see
+// [market.Refuses].
+func (k *Kept) Refused(now int64) (clients []string) {
+	for _, x := range k.refused {
+		if x.client != "" && now-x.at < int64(keeps) {
+			clients = append(clients, x.client)
+		}
+	}
+	if !market.Refuses(clients, "") {
+		return nil
+	}
+	return clients
 }

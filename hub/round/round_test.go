@@ -168,7 +168,7 @@ func TestPromptsAreWhatIsShort(t *testing.T) {
 	from := &estimate.Snapshot{Agents: []estimate.Agent{{ID: "a", Slots: 5, Running: 4, PrefillBound: true}},
 		Classes: []estimate.Class{{Service: 30 * time.Second, Own: 20 * time.Second, Prefill: time.Second}}}
 	rates := market.Rates{Agents: map[market.AgentID]market.Rate{"a": {Price: 100}}}
-	if tolls.set(from, &rates); tolls.common != 100 {
+	if tolls.set(from, &rates, nil); tolls.common != 100 {
 		t.Errorf("everybody would pay %d, want 100: a second of the usual prompt", tolls.common)
 	}
 }
@@ -184,6 +184,65 @@ func TestWhoRunsBeyondTheSeatsEndsFirst(t *testing.T) {
 		want := time.Duration(running-5+1) * 2 * time.Second
 		if got := s.of(0); len(got) == 0 || got[0].In != want {
 			t.Errorf("%d run of 5: %v, want the first in %v", running, got, want)
+		}
+	}
+}
+
+// Refused tasks of two clients have everybody pay what everybody would pay, for ten seconds, but for a client
+// without whose own there is one: what its bids do to others they do not do to it.
+func TestRefusedTasksOfTwoClientsChargeOthersAll(t *testing.T) {
+	var k Kept
+	for i, step := range []struct {
+		after  time.Duration
+		client string // who is refused then; nobody: nobody
+		want   []string
+	}{
+		{0, "ann", nil}, {time.Second, "ann", nil}, {time.Second, "bob", []string{"bob", "ann"}},
+		{time.Second, "bob", []string{"bob", "ann"}}, {time.Second, "cyd", []string{"cyd", "bob", "ann"}},
+		{time.Second, "dan", []string{"dan", "cyd", "bob"}}, {8 * time.Second, "", []string{"dan", "cyd"}},
+		{2 * time.Second, "", nil}, {time.Second, "bob", nil}, {0, "eve", []string{"eve", "bob"}},
+	} {
+		k.at += int64(step.after)
+		if step.client != "" {
+			k.Refuse(k.at, step.client)
+		}
+		if got := k.Refused(k.at); !slices.Equal(got, step.want) {
+			t.Errorf("step %d: refused are %v, want %v", i, got, step.want)
+		}
+	}
+
+	from := &estimate.Snapshot{Classes: []estimate.Class{{Own: time.Second}}, Agents: []estimate.Agent{
+		{ID: "a", Slots: 4, Running: 2}, {ID: "b", Slots: 4, Running: 2}}}
+	rates := market.Rates{Agents: map[market.AgentID]market.Rate{"a": {Price: 100}, "b": {Price: 130}}}
+	var waiters []estimate.Waiter
+	for _, c := range []string{"ann", "bob", "cyd", "dan"} {
+		waiters = append(waiters, estimate.Waiter{Client: c})
+	}
+	stay := market.Stay{Service: time.Second}
+	for _, row := range []struct {
+		refused []string
+		toll    market.Credits   // of who begins at b
+		charged []market.Credits // of that, each of the four
+	}{
+		{nil, 30, []market.Credits{30, 30, 30, 30}},
+		{[]string{"ann", "bob"}, 130, []market.Credits{30, 30, 130, 130}},
+		{[]string{"ann", "bob", "cyd"}, 130, []market.Credits{130, 130, 130, 130}},
+	} {
+		var tolls Tolls
+		var others Others
+		tolls.set(from, &rates, row.refused)
+		others.set(&tolls, from, waiters, &rates)
+		if got := tolls.Of(1, stay); got != row.toll {
+			t.Errorf("%v were refused: the toll is %d, want %d", row.refused, got, row.toll)
+		}
+		for i, w := range waiters {
+			got := row.toll
+			if x := others.Without(w.Client); x != nil {
+				got = min(got, x.Of(1, stay))
+			}
+			if got != row.charged[i] {
+				t.Errorf("%v were refused: %s is charged %d, want %d", row.refused, w.Client, got, row.charged[i])
+			}
 		}
 	}
 }

@@ -10,9 +10,10 @@ import (
 
 // Tolls hold the prices of slots in one round.
 type Tolls struct {
-	slots  []slot         // of each agent
-	common market.Credits // what everybody would pay
-	least  int            // where that is; -1: nobody pays anything
+	slots   []slot         // of each agent
+	common  market.Credits // what everybody would pay, where nobody does
+	least   int            // where that is; -1: nobody pays anything
+	refused []string       // clients, for whose sake everybody pays it; see [market.Refuses]
 }
 
 // slot holds the inputs of one agent's tolls.
@@ -27,8 +28,9 @@ type slot struct {
 func clocked(from *estimate.Snapshot) int64 { return max(0, from.Now/int64(time.Millisecond)) }
 
 // set makes them those of a round with these agents, in the memory that they have. Everybody would pay the
-// least toll of those that run something. It depends on no task, and on no model that a task names.
-func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
+// least toll of those that run something. It depends on no task, and on no model that a task names. Where
+// nobody is refused it moves nobody, so nobody does.
+func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates, refused []string) {
 	at := clocked(from)
 	t.slots, t.least, t.common = slices.Grow(t.slots[:0], len(from.Agents)), -1, 0
 	known := rates.At(at)
@@ -44,8 +46,11 @@ func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
 			t.least, t.common = i, c
 		}
 	}
+	t.refused = nil
 	if t.common == 0 {
 		t.least = -1
+	} else if t.refused = refused; market.Refuses(refused, "") {
+		t.common = 0
 	}
 }
 
@@ -83,10 +88,17 @@ func (o *Others) set(whole *Tolls, from *estimate.Snapshot, waiters []estimate.W
 			}
 		}
 	}
-	for i := range o.list { // everybody would pay what is paid at the same agent as with the client
-		if x := &o.list[i]; x.least >= 0 {
-			x.common = market.PerSecond(x.slots[x.least].second, x.slots[x.least].service)
+	for _, client := range whole.refused {
+		if !market.Refuses(whole.refused, client) {
+			o.own(client)
 		}
+	}
+	for client, i := range o.by { // everybody would pay what is paid at the same agent as with the client
+		if i == 0 || whole.least < 0 || market.Refuses(whole.refused, client) {
+			continue
+		}
+		x := &o.list[i-1]
+		x.common = market.PerSecond(x.slots[x.least].second, x.slots[x.least].service)
 	}
 }
 
