@@ -109,6 +109,9 @@ HEAVY := TestOneEngineOfEightFails TestStopStringsAcrossTheSeam TestAnAnswerGoes
 HEAVY += TestCopiesAtRandom TestAKeyThatTurnsLosesNoBelief TestNobodyLearnsAnothersPrompt
 HEAVY += TestNobodyLearnsWhatIsMailedToAnother TestNobodyLearnsByRefusalsWhatIsMailedToAnother
 HEAVY += TestNobodyLearnsByPayingWhatIsMailedToAnother TestSoukScripts TestDeployment
+HEAVY += TestEnginesThatMisbehave TestATaskThatKillsEnginesKillsFew TestATaskLeavesASilentEngine
+HEAVY += TestMaxTokensOfAnAnswerThatGoesOn TestWhatCannotGoOn TestOldCopiesOfAHub TestOldCopiesOfATreasury
+HEAVY += TestAnOlderHubWhoseTreasuryIsDoubted
 HEAVY_IN := integration cmd/souk integration/hostile integration/knowing
 
 # The longest first, that none of them is waited for alone at the end.

@@ -184,7 +184,7 @@ func TestHalvesOfRequestsAreBounded(t *testing.T) {
 	before := heap()
 	for range 4 {
 		r := s.rude(t, "node-1")
-		for range 1000 {
+		for range 600 {
 			r.halfOf(r.begin("/etcdserverpb.KV/Put"), 40_000)
 		}
 		r.WritePing(false, [8]byte{1})

@@ -20,7 +20,7 @@ func TestHardlyATaskIsLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Seed, s.Tasks, s.Length = seed, 4000, 0
+		s.Seed, s.Tasks, s.Length = seed, 2000, 0
 		all, m, _ := sell(t, s, nil)
 		late, tasks = late+len(m.Late), tasks+len(all)
 		t.Logf("%s: %d of %d", trace, len(m.Late), len(all))
