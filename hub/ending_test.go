@@ -34,9 +34,14 @@ func contest(h *house) {
 // distribute puts the treasury's command to the hub and returns its answer, which follows the record.
 func (h *house) distribute(n uint64, payee string, amount market.Credits) *bus.RecallReply {
 	h.t.Helper()
+	return h.order(&tip.Ordered{Kind: "distribute", Number: n, Amount: amount, Client: payee})
+}
+
+// order likewise puts any order.
+func (h *house) order(o *tip.Ordered) *bus.RecallReply {
+	h.t.Helper()
 	h.messages = nil
-	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true,
-		Order: &tip.Ordered{Kind: "distribute", Number: n, Amount: amount, Client: payee},
+	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Order: o,
 		Inbox: "inbox.bank"}))
 	if len(h.messages) != 1 || h.messages[0].Subject != "inbox.bank" {
 		h.t.Fatalf("said %+v", h.messages)
@@ -96,8 +101,8 @@ func TestSurplusLeavesByCommand(t *testing.T) {
 	}
 }
 
-// A hub that ends refuses tasks, settles what runs, gives back, waits until its surplus has left and the
-// treasury has ended it, and closes its journal, wherever it was stopped between.
+// A hub that ends refuses tasks, settles what runs, gives back, waits until its surplus has left, its agents
+// are paid and the treasury has ended it, and closes its journal, wherever it was stopped between.
 func TestAHubClosesItsJournal(t *testing.T) {
 	h := newHouse(t, nil)
 	contest(h)
@@ -140,10 +145,16 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	surplus := h.n.Book().Balance(ledger.Surplus)
 	waits("a surplus of " + surplus.String() + " is left: souk distribute hub-math says how")
 	h.distribute(1, "", surplus)
+	h.pass(0)
+	earned := h.n.Book().Balance(ledger.Payable("a-1"))
+	waits("agents are due " + earned.String() + ", and a closed journal takes no remittance")
+	restart(10)
+	waits("agents are due " + earned.String())
+	h.order(&tip.Ordered{Kind: "remit", Number: 2, Amount: earned, Order: &tip.Order{Agent: "a-1", Ref: "r"}})
 	h.unended = true
 	h.pass(0)
 	waits("the treasury said bad_request: another number")
-	restart(10)
+	restart(11)
 	h.pass(0)
 	waits("the treasury said bad_request: another number")
 	h.unended = false
@@ -152,12 +163,11 @@ func TestAHubClosesItsJournal(t *testing.T) {
 		t.Fatalf("the journal is not closed; waits for %s", h.n.Money().Waits())
 	}
 	ask := h.asked[len(h.asked)-1]
-	if q := ask.Request; ask.Op != bus.OpClose || q.ID != "hub-math-close" || q.Ordered != 1 ||
+	if q := ask.Request; ask.Op != bus.OpClose || q.ID != "hub-math-close" || q.Ordered != 2 ||
 		q.After != h.replica.LastGrant("hub-math") || q.Returned != h.replica.LastReturn("hub-math") {
 		t.Errorf("asked %+v", ask)
 	}
-	if h.prepaid["ann"]+h.prepaid["bob"]+surplus+h.replica.Balance(ledger.Payable("a-1"))+
-		h.replica.Balance(ledger.Fee) != 2000*market.Credit {
+	if h.prepaid["ann"]+h.prepaid["bob"]+surplus+earned+h.replica.Balance(ledger.Fee) != 2000*market.Credit {
 		t.Errorf("money is missing: %v and %v", h.prepaid, h.replica.Balances("*"))
 	}
 	frames := len(h.frames)

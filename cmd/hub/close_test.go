@@ -16,6 +16,7 @@ import (
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
+	"souk/bus/tip"
 	"souk/cmd/daemon"
 	"souk/cmd/local"
 	"souk/ledger"
@@ -171,8 +172,22 @@ func TestADomainEnds(t *testing.T) {
 	if _, err := distribute("", there.Surplus-half, 2); err != nil {
 		t.Fatal(err)
 	}
+	pay := bus.FundsRequest{ID: "remit", Order: &tip.Order{Agent: "only"}}
+	owed, err := link.Command(patience, bus.OpRemit, pay)
+	if err != nil || len(owed.Hubs) != 1 || owed.Hubs[0].Owed <= 0 {
+		t.Fatalf("%+v, %v", owed, err)
+	}
+	select {
+	case o := <-closing:
+		t.Fatalf("it has ended, and its agent was not paid: %d, %s", o.code, o.errs)
+	default:
+	}
+	pay.Hub, pay.Amount, pay.Order.Ref = "general", owed.Hubs[0].Owed, "sepa-1"
+	if _, err := link.Command(patience, bus.OpRemit, pay); err != nil {
+		t.Fatal(err)
+	}
 	if o := <-closing; o.code != daemon.ExitOK || !strings.Contains(o.errs, "the hub has ended") ||
-		!strings.Contains(o.errs, "the journal is closed; agents are due") {
+		strings.Contains(o.errs, "the journal is closed; agents are due") {
 		t.Fatalf("exit code %d: %s", o.code, o.errs)
 	}
 	if o := <-run(patience, "--close"); o.code != daemon.ExitOK {

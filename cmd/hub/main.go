@@ -66,11 +66,10 @@ name (SOUK_HUB_JOURNAL) of its own.
 
 --close ends a hub for good. Stop its daemon and every hub that stands by for it, then run it with the same
 file and --close. It takes no task, settles what still runs, hands all client money that it has back to the
-treasury, and waits until its surplus is paid out (souk distribute). Then the treasury counts it as ended, and
-its journal is closed: nothing can be appended to it again. It says what it waits for. If it is stopped or
-killed on the way, run it with --close again. What agents are due, and the flat fee, stay on record:
-ledger bal 'agent:*'. Remit what agents are due before (souk remit): a closed journal cannot say that it was
-paid.`,
+treasury, and waits until its surplus has left (souk distribute) and agents have what they are due (souk
+remit): a closed journal cannot say that they were paid. Then the treasury counts it as ended, and its journal
+is closed: nothing can be appended to it again. It says what it waits for. If it is stopped or killed on the
+way, run it with --close again. The flat fee stays on record: ledger bal fee.`,
 		Example: example,
 		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: choices.Hub()}

@@ -3,6 +3,7 @@ package account
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"souk/bus"
 	"souk/ledger"
@@ -175,6 +176,8 @@ func (r *Room) Waits() string {
 	case left > 0 && !r.ended:
 		return fmt.Sprintf("a surplus of %s is left: souk distribute %s says how it leaves%s", left,
 			r.turn.Journal, r.Unpaid())
+	case owed(r.turn.Book) > 0 && !r.ended:
+		return strings.TrimPrefix(r.Unpaid(), "; ")
 	case r.notEnded != "":
 		return r.notEnded
 	}
@@ -183,15 +186,20 @@ func (r *Room) Waits() string {
 
 // Unpaid says what agents are due here, which a closed journal cannot say was paid; "": nothing.
 func (r *Room) Unpaid() string {
-	due := market.Credits(0)
-	for _, b := range r.turn.Book.Balances("agent:*") {
-		due += b.Amount // of what clients paid
-	}
+	due := owed(r.turn.Book)
 	if due == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; agents are due %s, and a closed journal takes no remittance: souk remit AGENT says who "+
-		"is due how much", due)
+	return fmt.Sprintf("; agents are due %s, and a closed journal takes no remittance: ledger bal 'agent:*' says "+
+		"who is, and souk remit AGENT AMOUNT that it was paid", due)
+}
+
+// owed sums up what agents are due.
+func owed(b *ledger.Book) (sum market.Credits) {
+	for _, a := range b.Balances("agent:*") {
+		sum += a.Amount // of what clients paid
+	}
+	return sum
 }
 
 // hasMoney reports whether any of a client's money is here.
@@ -201,10 +209,10 @@ func (r *Room) hasMoney() bool {
 }
 
 // empty reports whether nobody's money is here or on its way from here, as far as the treasury has said. From
-// a hub that counts as ended no surplus leaves: it stays on record.
+// a hub that counts as ended no surplus leaves, and no agent is paid: both stay on record.
 func (r *Room) empty() bool {
 	return r.told && r.turn.Book.OpenCount()+len(r.returns) == 0 && !r.hasMoney() &&
-		(r.ended || r.turn.Book.Balance(ledger.Surplus) == 0)
+		(r.ended || r.turn.Book.Balance(ledger.Surplus)+owed(r.turn.Book) == 0)
 }
 
 // toldEnded closes a hub that the treasury counts as ended. It was stopped after the treasury ended it and
