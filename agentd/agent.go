@@ -393,7 +393,7 @@ func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool
 		if p.since.IsZero() {
 			p.since = now
 		}
-		if now.Sub(p.since) > a.lim.KeepCompletions {
+		if now.Sub(p.since) > keepCompletions {
 			a.Acked(id, "")
 			a.counts.Abandoned++
 			return true

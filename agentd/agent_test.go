@@ -273,14 +273,14 @@ func total(ds []time.Duration) (sum time.Duration) {
 
 // A hub that is gone for good does not hold up memory for ever.
 func TestCompletionsAreGivenUp(t *testing.T) {
-	a := newTestAgent(1, Config{KeepCompletions: time.Hour})
+	a := newTestAgent(1, Config{})
 	a.Claimed(claim(5))
 	a.Dispatch("math", dispatch("h"))
 	end(a, "h")
 	for _, c := range []struct {
 		after time.Duration
 		gone  bool
-	}{{0, false}, {time.Hour, false}, {time.Hour + 1, true}} {
+	}{{0, false}, {keepCompletions, false}, {keepCompletions + 1, true}} {
 		if got := a.Unsent(begun.Add(c.after), "h", 1); got != c.gone || a.Settled() != c.gone {
 			t.Errorf("after %v: given up %v, settled %v", c.after, got, a.Settled())
 		}

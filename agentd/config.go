@@ -20,6 +20,10 @@ import (
 const (
 	KeepFrames = 30 * time.Second // how long an ended answer can be asked for again
 	MaxRun     = 10 * time.Minute // of a task whose dispatch sets no limit
+	// summaryEvery is the most time between two summaries.
+	summaryEvery = time.Second
+	// keepCompletions is how long a completion is repeated: no hold lives so long.
+	keepCompletions = 24 * time.Hour
 	// the first pause before a completion is sent again; it doubles, up to a while
 	retryMin, retryMax = 200 * time.Millisecond, 5 * time.Second
 )
@@ -29,9 +33,8 @@ type Config struct {
 	Node   string        `yaml:"node"` // names this machine in errors and in the registry
 	Agents []AgentConfig `yaml:"agents"`
 
-	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // how long a dead node is still believed alive
-	SummaryGap   time.Duration `yaml:"summary_gap"`   // least time between two summaries
-	SummaryEvery time.Duration `yaml:"summary_every"` // most time between two summaries
+	LeaseTTL   time.Duration `yaml:"lease_ttl"` // how long a dead node is still believed alive
+	SummaryGap time.Duration `yaml:"-"`         // least time between two summaries
 	// of the engine's metrics; they correct the hub's own count, slowly
 	ScrapeEvery time.Duration `yaml:"scrape_every"`
 	Heartbeat   time.Duration `yaml:"heartbeat"` // most time in which a stream says nothing
@@ -41,8 +44,7 @@ type Config struct {
 	DrainTimeout  time.Duration `yaml:"drain_timeout"`  // what running tasks get to finish after SIGTERM
 	SettleTimeout time.Duration `yaml:"settle_timeout"` // what hubs then get to acknowledge completions
 	// not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
-	MaxCompletions  int           `yaml:"max_completions"`
-	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
+	MaxCompletions int `yaml:"max_completions"`
 
 	Policies policy.Params   `yaml:"policies"` // runtime policies, by where they are asked; off by default
 	Patterns []guard.Pattern `yaml:"patterns"` // that the policy patterns looks for
@@ -74,16 +76,14 @@ func Default() Config {
 		// etcd grants no less than 2 s and restarts it at a change of leader
 		LeaseTTL: 10 * time.Second,
 		// a hub with a thousand agents hears ten thousand a second at most
-		SummaryGap:      100 * time.Millisecond,
-		SummaryEvery:    time.Second,
-		ScrapeEvery:     2 * time.Second,
-		Heartbeat:       2 * time.Second,
-		KeepStream:      1 << 20,
-		KeepTotal:       16 << 20,
-		DrainTimeout:    60 * time.Second,
-		SettleTimeout:   10 * time.Second,
-		MaxCompletions:  4096,
-		KeepCompletions: 24 * time.Hour, // no hold lives so long
+		SummaryGap:     100 * time.Millisecond,
+		ScrapeEvery:    2 * time.Second,
+		Heartbeat:      2 * time.Second,
+		KeepStream:     1 << 20,
+		KeepTotal:      16 << 20,
+		DrainTimeout:   60 * time.Second,
+		SettleTimeout:  10 * time.Second,
+		MaxCompletions: 4096,
 	}
 }
 
@@ -114,13 +114,10 @@ func (c Config) Validate() error {
 		v, min, max time.Duration
 	}{
 		{"lease_ttl", c.LeaseTTL, 2 * time.Second, time.Hour},
-		{"summary_gap", c.SummaryGap, time.Millisecond, time.Minute},
-		{"summary_every", c.SummaryEvery, 10 * time.Millisecond, time.Minute},
 		{"scrape_every", c.ScrapeEvery, 10 * time.Millisecond, time.Hour},
 		{"heartbeat", c.Heartbeat, 10 * time.Millisecond, time.Minute},
 		{"drain_timeout", c.DrainTimeout, time.Millisecond, 24 * time.Hour},
 		{"settle_timeout", c.SettleTimeout, time.Millisecond, time.Hour},
-		{"keep_completions", c.KeepCompletions, time.Minute, 30 * 24 * time.Hour},
 	} {
 		errs = append(errs, bus.CheckBounds(d.name, d.v, d.min, d.max))
 	}
@@ -207,7 +204,6 @@ func (a AgentConfig) faults() (errs []error) {
 	if e.RelayEvery > time.Second {
 		wrong("engine.relay_every: %v is more than 1s: readers would see the answer stutter", e.RelayEvery)
 	}
-	found(bus.CheckBounds("engine.max_event_bytes", e.MaxEventBytes, 1<<10, 1<<26))
 	found(bus.CheckBounds("engine.adapters", e.Adapters, 0, 1024))
 	if e.Adapter != (Adapter{}) && (e.Adapter.Path == "" || e.Adapter.Name != a.Model || a.Model == "") {
 		wrong("engine.adapter: name %.80q, path %.80q: the name is to be the agent's model, %q, and the path "+

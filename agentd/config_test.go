@@ -37,7 +37,7 @@ func TestDecodeConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := c.Agents[0]
-	if c.Node != "rack-3" || c.DrainTimeout != 30*time.Second || c.SummaryEvery != time.Second ||
+	if c.Node != "rack-3" || c.DrainTimeout != 30*time.Second ||
 		a.Engine.Progress != 10*time.Second ||
 		a.Price != (market.Price{Miss: 150_000_000, Hit: 15_000_000, Out: 600_000_000}) ||
 		a.Domains[1] != (bus.DomainScore{Domain: "general", Score: 0.5}) {

@@ -171,8 +171,7 @@ type EngineConfig struct {
 	Suspect time.Duration `yaml:"suspect"`
 	Probe   time.Duration `yaml:"probe"` // most time for /health, /metrics, /v1/models
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
-	RelayEvery    time.Duration `yaml:"relay_every"`
-	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
+	RelayEvery time.Duration `yaml:"relay_every"`
 	// it runs with --scheduling-policy priority, so that tasks go before adapters that are loaded
 	Priority bool `yaml:"priority"`
 	// LoRA adapters that it keeps ready (--max-cpu-loras), where it serves more: for the policy of adapters
@@ -198,8 +197,6 @@ func (c EngineConfig) WithDefaults() EngineConfig {
 		Suspect:    2 * time.Second,  // gaps of a live engine stay below 0.2 s
 		Probe:      5 * time.Second,
 		RelayEvery: 20 * time.Millisecond, // fifty times a second: smoother than anybody reads
-		// the first event lists the prompt's ids, 7 bytes each: as many as a prompt of 512 KB can have
-		MaxEventBytes: 4 << 20,
 	})
 }
 

@@ -51,7 +51,7 @@ const maxSending = 32
 // Ready returns what is due, once.
 func (a *Agent) Ready(now time.Time) Ready {
 	a.now = now
-	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
+	r := Ready{Wake: now.Add(summaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
 		Faults: a.policies.Faults(), Heard: a.heard}
 	a.heard = nil
 	late := a.look(now)
@@ -59,10 +59,10 @@ func (a *Agent) Ready(now time.Time) Ready {
 	a.news = a.news || room
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
-	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
+	case quiet >= summaryEvery, news && quiet >= a.lim.SummaryGap:
 		s := a.summary()
 		r.Summary = &s
-		if quiet < a.lim.SummaryEvery { // the first one after an outage is not one of the extra ones
+		if quiet < summaryEvery { // the first one after an outage is not one of the extra ones
 			a.extra = max(0, a.extra-1)
 		}
 		a.summarised, a.news = now, false
@@ -72,7 +72,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 	case news:
 		r.Wake = a.summarised.Add(a.lim.SummaryGap)
 	default:
-		r.Wake = a.summarised.Add(a.lim.SummaryEvery)
+		r.Wake = a.summarised.Add(summaryEvery)
 	}
 	if r.Wake = bus.Sooner(r.Wake, late); !room {
 		r.Wake = bus.Sooner(r.Wake, due)

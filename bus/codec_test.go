@@ -102,7 +102,7 @@ func full() []Message {
 			Blocks: 9, Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 6, Base: 4, Coverage: 0.95, Blocks: 9,
 			Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}, Drop: []byte{1, 2, 3, 4, 5, 7}},
-		&Status{Regime: "below", Closed: "the disk is full", ClosedMS: 4, Hedged: 9, HedgedFalse: 2,
+		&Status{Regime: "below", Closed: "the disk is full", ClosedMS: 4,
 			Policies: []PolicyStatus{{Hook: "keep", Policy: "kvcache", OffMS: 5, Why: "it panicked"}},
 			Domain:   "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
 			Slots: 4, Free: 5, Waiting: 6, Room: 7,

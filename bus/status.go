@@ -42,8 +42,6 @@ type Status struct {
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
 	// tasks that another agent got because their first token was late, and those of them whose first agent
 	// turned out to be well
-	Hedged      int64 `json:"hedged,omitempty" msgpack:"hedged,omitempty"`
-	HedgedFalse int64 `json:"hedged_false,omitempty" msgpack:"hedged_false,omitempty"`
 	// how full it is: below the knee, in transition or saturated; "": it does not say
 	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
 }

@@ -193,7 +193,7 @@ func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 	if st.Slots > 0 {
 		o.free = float64(st.Free) / float64(st.Slots)
 	}
-	terms := termsOf(c, w, worth)
+	terms := termsOf(w, worth)
 	for i := range st.Models {
 		m := &st.Models[i]
 		if !w.by(m) || m.Agents == 0 {
@@ -257,8 +257,10 @@ func (t *Table) defaultWorth(c *Config, w *Want, now time.Time) market.Credits {
 	return worth
 }
 
-func termsOf(c *Config, w *Want, worth market.Credits) market.Terms {
-	t := market.Terms{Worth: worth, Delta: c.Delta, Patience: c.Patience}
+// termsOf returns what a task is taken to want where hubs of one domain compete for it: the hub that takes it
+// applies its own defaults.
+func termsOf(w *Want, worth market.Credits) market.Terms {
+	t := market.Terms{Worth: worth, Delta: 0.5, Patience: 2 * time.Second}
 	if w.Terms.Delta != nil {
 		t.Delta = *w.Terms.Delta
 	}

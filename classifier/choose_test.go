@@ -550,7 +550,6 @@ func TestConfig(t *testing.T) {
 		"labels":              func(c *Config) { c.Labels = map[string]string{"law": "a b"} },
 		"min_confidence":      func(c *Config) { c.MinConfidence = 1.5 },
 		"max_payload":         func(c *Config) { c.MaxPayload = 0 },
-		"max_tries":           func(c *Config) { c.MaxTries = 99 },
 		"silence":             func(c *Config) { c.Silence = -1 },
 		"max_open_per_client": func(c *Config) { c.MaxOpenPerClient = -1 },
 	} {

@@ -27,28 +27,18 @@ type Config struct {
 	MinConfidence float64           `yaml:"min_confidence"` // 0 to 1: below it a task is General
 
 	MaxPayload            int `yaml:"max_payload"`               // bytes of a request
-	MaxPromptTokens       int `yaml:"max_prompt_tokens"`         // of a prompt, as estimated
 	MaxOpen               int `yaml:"max_open"`                  // tasks the door waits for at once
 	MaxOpenPerClient      int `yaml:"max_open_per_client"`       // of those, tasks of one client
 	MaxOpenBytes          int `yaml:"max_open_bytes"`            // bytes of the requests of all open tasks
 	MaxOpenBytesPerClient int `yaml:"max_open_bytes_per_client"` // of those, of one client
-	MaxTries              int `yaml:"max_tries"`                 // hubs asked for one task
-	// sessions, and task ids, whose hub is remembered
-	MaxSessions int `yaml:"max_sessions"`
 
-	MaxWait   time.Duration `yaml:"max_wait"`   // longest for a hub's verdict on a task without deadline
 	Silence   time.Duration `yaml:"silence"`    // an agent that says nothing for so long is given up
-	MaxAnswer time.Duration `yaml:"max_answer"` // longest collected answer, from acceptance to its end
 	StatusTTL time.Duration `yaml:"status_ttl"` // a hub that says nothing for so long is passed over
 	Drain     time.Duration `yaml:"drain"`      // time to finish open tasks when asked to stop
 
 	// which tasks get a line in the log, of those that no gateway sent, which logs its own
 	Requests bus.RequestLog `yaml:"requests"`
 
-	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that
-	// takes the task applies its own defaults.
-	Delta    float64       `yaml:"delta"`    // 0 to 1: weight of quality against latency
-	Patience time.Duration `yaml:"patience"` // a TTFT at which the latency term is fully spent
 	// The most that a task may cost whose client names neither max_price nor worth: so much per million
 	// tokens of prompt and possible answer. The door vouches for no more, so hubs charge no more. A market of
 	// dear models has this at what hubs have such tasks be worth at most: terms.multiple of the dearest card.
@@ -69,24 +59,17 @@ func Default() Config {
 
 		// what the servers carry; a body has its own limit, bus.MaxBody
 		MaxPayload:            bus.MaxMessage,
-		MaxPromptTokens:       1 << 20,   // the longest context that models of today serve
 		MaxOpen:               4096,      // tasks wait at their hubs, not here: some hundred are usual
 		MaxOpenPerClient:      1024,      // a quarter of the door for one client
 		MaxOpenBytes:          128 << 20, // each is held about twice, as read and as sent
 		MaxOpenBytesPerClient: 32 << 20,  // a quarter again
-		MaxTries:              3,         // more would only add to the wait of a full market
-		MaxSessions:           1 << 16,   // 64-bit keys: some MB
 
-		MaxWait:   10 * time.Minute, // longer than any hub lets a task wait
 		Silence:   8 * time.Second,  // four heartbeats of 2 s
-		MaxAnswer: time.Hour,        // the longest answer of the longest context
 		StatusTTL: 4 * time.Second,  // four of a hub's slowest statuses
 		Drain:     20 * time.Second, // less than systemd's 90 s before it kills
 
 		Requests: bus.DefaultRequestLog(),
 
-		Delta:        0.5,
-		Patience:     2 * time.Second,
 		Worth:        100 * market.Credit, // twelve times a card of 8
 		AnswerTokens: 1024,                // likewise
 	}
@@ -110,8 +93,7 @@ func (c Config) Validate() error {
 		id("labels", from)
 		id("labels."+from, c.Labels[from])
 	}
-	errs = append(errs, bus.CheckBounds("min_confidence", c.MinConfidence, 0, 1),
-		bus.CheckBounds("delta", c.Delta, 0, 1))
+	errs = append(errs, bus.CheckBounds("min_confidence", c.MinConfidence, 0, 1))
 	if c.Worth <= 0 || c.Worth > market.MaxPrice {
 		wrong("worth: %s is not above 0 and at most %s credits per million tokens", c.Worth, market.MaxPrice)
 	}
@@ -120,13 +102,10 @@ func (c Config) Validate() error {
 		v, to int
 	}{
 		{"max_payload", c.MaxPayload, bus.MaxMessage},
-		{"max_prompt_tokens", c.MaxPromptTokens, bus.MaxTokens},
 		{"max_open", c.MaxOpen, 1 << 20},
 		{"max_open_per_client", c.MaxOpenPerClient, 1 << 20},
 		{"max_open_bytes", c.MaxOpenBytes, 1 << 40},
 		{"max_open_bytes_per_client", c.MaxOpenBytesPerClient, 1 << 40},
-		{"max_tries", c.MaxTries, 16},
-		{"max_sessions", c.MaxSessions, 1 << 24},
 		{"answer_tokens", c.AnswerTokens, bus.MaxTokens},
 	} {
 		errs = append(errs, bus.CheckBounds(n.name, n.v, 1, n.to))
@@ -135,8 +114,7 @@ func (c Config) Validate() error {
 		name string
 		v    time.Duration
 	}{
-		{"max_wait", c.MaxWait}, {"silence", c.Silence}, {"max_answer", c.MaxAnswer},
-		{"status_ttl", c.StatusTTL}, {"drain", c.Drain}, {"patience", c.Patience},
+		{"silence", c.Silence}, {"status_ttl", c.StatusTTL}, {"drain", c.Drain},
 	} {
 		errs = append(errs, bus.CheckBounds(d.name, d.v, time.Nanosecond, 24*time.Hour))
 	}
@@ -153,6 +131,6 @@ func (c *Config) Reader() reader.Config {
 		MaxChunks: 16, MaxBytes: bus.MaxMessage, AckEvery: 16,
 		Quiet: c.Silence, Silence: c.Silence * 3 / 2, Doze: c.Silence / 4, ResumeEvery: c.Silence,
 		ResumeWait: c.Silence,
-		MaxOutage:  time.Minute, MaxAbsence: awaitHub, MaxAnswer: c.MaxAnswer,
+		MaxOutage:  time.Minute, MaxAbsence: awaitHub, MaxAnswer: time.Hour,
 	}
 }

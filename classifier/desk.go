@@ -24,6 +24,9 @@ type Desk struct {
 	stats    Stats
 }
 
+// mostSessions bounds the sessions, and the task ids, whose hub is remembered: 64-bit keys, some MB.
+const mostSessions = 1 << 16
+
 // places remembers hubs' names by client and a hash of its session or task id.
 type places = bounded.Cache[string, uint64, string]
 
@@ -37,8 +40,8 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 		bodies: hall{all: load{128, c.MaxOpenBytes}, clients: map[string]load{},
 			each: load{32, max(c.MaxOpenBytesPerClient, bus.MaxLarge)}},
 		ends:     ends{clients: map[string]int{}},
-		sessions: bounded.New[string, uint64, string](c.MaxSessions, 0),
-		ids:      bounded.New[string, uint64, string](c.MaxSessions, 0), stats: newStats(),
+		sessions: bounded.New[string, uint64, string](mostSessions, 0),
+		ids:      bounded.New[string, uint64, string](mostSessions, 0), stats: newStats(),
 	}
 }
 
@@ -181,12 +184,8 @@ func (d *Desk) settle(client, session, hub string) {
 
 // Judge refuses a task that no hub would take. For a repeated request only the hubs can judge the deadline:
 // one of them may have the task, and serve it.
-func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
-	switch {
-	case t.Prompt.Tokens > c.MaxPromptTokens && !bus.Pooling(t.Kind):
-		return refusal(bus.CodePromptTooLong,
-			"prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)
-	case t.Again == 0 && t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
+func Judge(t *bus.Task, now time.Time) *bus.Error {
+	if t.Again == 0 && t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli() {
 		return refusal(bus.CodePastDeadline, "deadline_ms: it passed %v ago by this door's clock, which says %s; it is "+
 			"Unix time in milliseconds: if the clock is wrong, set it (deploy/runbook.md: clocks)",
 			now.Sub(time.UnixMilli(t.DeadlineMS)).Round(time.Millisecond), now.UTC().Format(time.RFC3339))

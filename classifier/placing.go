@@ -85,6 +85,11 @@ const (
 // stopped for seconds since.
 const maxLooks = 3
 
+const (
+	mostTries = 3                // hubs are asked for a task: more only add to the wait of a full market
+	mostWait  = 10 * time.Minute // for a verdict on one without deadline: no hub lets it wait longer
+)
+
 // Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub,
 // which alone knows what became of it.
 func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
@@ -96,7 +101,7 @@ func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
 	if t.Resume != nil {
 		want.Pinned = t.Hub
 	}
-	wait := d.c.MaxWait
+	wait := mostWait
 	if t.DeadlineMS > 0 {
 		left := time.UnixMilli(t.DeadlineMS).Sub(now)
 		if left <= 0 { // it is asked for once more, and a hub may have it
@@ -134,7 +139,7 @@ func (p *Placing) Tick(now time.Time, t *Table) {
 
 // choose sends the task to the best hub that has not refused it.
 func (p *Placing) choose(now time.Time, t *Table) {
-	if len(p.refused) >= p.c.MaxTries {
+	if len(p.refused) >= mostTries {
 		p.answer(&bus.Answer{Result: p.last})
 		return
 	}

@@ -20,7 +20,6 @@ func (n *Node) Status() *bus.Status {
 	s := &bus.Status{
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.turn.Epoch,
 		Seq: n.status.Last().Seq, Waiting: n.Queue.Waiting(), Regime: n.regimes.State().String(),
-		Hedged: n.settle.Counts().Hedged, HedgedFalse: n.settle.Counts().HedgedFalse,
 	}
 	closed, again := n.Refuses()
 	s.Closed, s.ClosedMS = closed, again.Milliseconds()

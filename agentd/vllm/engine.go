@@ -183,7 +183,7 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 		return agentd.Answer{Unmetered: true}, err
 	}
 	buf := buffers.Get().(*[]byte)
-	s := stream{body: resp.Body, buf: *buf, max: e.cfg.MaxEventBytes, each: each}
+	s := stream{body: resp.Body, buf: *buf, max: mostEvent, each: each}
 	err = e.relay(&s, &m, dog, token)
 	dog.stop()
 	buffers.Put(buf) // not s.buf, which one long event may have made large

@@ -22,6 +22,10 @@ type stream struct {
 
 const readSize = 16 << 10 // holds 60 events, far more than one decode step of one stream
 
+// mostEvent bounds one line in bytes: the first event lists the prompt's ids, 7 bytes each, as many as a
+// prompt of 512 KB can have.
+const mostEvent = 4 << 20
+
 // next reads once and takes in every whole line. It returns how many events those were; the batch holds them,
 // also when there is an error: io.EOF at the body's end, an *agentd.EngineError when an event is one or
 // cannot be read, or the error of the body's Read.

@@ -78,7 +78,7 @@ func (r *request) serve() {
 		task.ID = rand.Text()
 	}
 	now := time.Now()
-	if no := s.c.Judge(task, now); no != nil {
+	if no := classifier.Judge(task, now); no != nil {
 		r.refuse(no)
 		return
 	}

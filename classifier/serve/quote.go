@@ -63,7 +63,7 @@ func (q *quoteRequest) serve() *bus.Quote {
 	from.leave()
 	now := time.Now()
 	if no == nil {
-		no = s.c.Judge(task, now)
+		no = classifier.Judge(task, now)
 	}
 	if no == nil && task.Resume != nil {
 		no = &bus.Error{Code: bus.CodeBadRequest, Message: "resume: a quote is for a task as it begins"}

@@ -864,11 +864,10 @@ func TestLimits(t *testing.T) {
 			})
 	})
 	t.Run("sizes", func(t *testing.T) {
-		inWorld(t, func(c *classifier.Config) { c.MaxPayload, c.MaxPromptTokens = 4000, 500 },
+		inWorld(t, func(c *classifier.Config) { c.MaxPayload = 4000 },
 			func(t *testing.T, w *world) {
 				twoHubs(w)
 				w.wantCode(w.ask("ada", chat(strings.Repeat("word ", 1000), ""), nil), bus.CodeTooLarge)
-				w.wantCode(w.ask("ada", chat(strings.Repeat("word ", 700), ""), nil), bus.CodePromptTooLong)
 				w.wantCode(w.ask("ada", stream(strings.Repeat("word ", 100), ""), nil), "")
 			})
 	})

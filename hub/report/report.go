@@ -47,23 +47,34 @@ type Stats struct {
 	Models []ModelStats // likewise
 }
 
-// ModelStats counts what the agents of one model did, and what they have now.
-type ModelStats struct {
-	Model   string
+// Served counts what was served and is paid.
+type Served struct {
 	Tasks   int64
 	Usage   market.Usage
 	Cost    market.Credits
 	Premium market.Credits
 }
 
+func (s *Served) add(u market.Usage, cost, premium market.Credits) {
+	s.Tasks++
+	s.Usage.Prompt += u.Prompt
+	s.Usage.Cached += u.Cached
+	s.Usage.Output += u.Output
+	s.Cost += cost
+	s.Premium += premium
+}
+
+// ModelStats counts what the agents of one model did.
+type ModelStats struct {
+	Model string
+	Served
+}
+
 // AgentStats counts what one agent did.
 type AgentStats struct {
-	Agent      string
-	Model      string
-	Tasks      int64
-	Usage      market.Usage
-	Cost       market.Credits
-	Premium    market.Credits
+	Agent string
+	Model string
+	Served
 	TTFTUS     int64 // sum, of tasks that report it
 	Refused    int64
 	Unanswered int64
@@ -88,26 +99,27 @@ func New() Stats {
 // mostAgents bounds the agents counted one by one; the rest are counted under "".
 const mostAgents = 4096
 
-// Agent returns the counts of an agent.
+// Agent returns the counts of an agent, and Model those of a model.
 func (s *Stats) Agent(id string) *AgentStats {
-	if s.agents[id] == nil && len(s.agents) >= mostAgents {
-		id = ""
-	}
-	if s.agents[id] == nil {
-		s.agents[id] = &AgentStats{Agent: id}
-	}
-	return s.agents[id]
+	x := of(s.agents, &id)
+	x.Agent = id
+	return x
 }
 
-// Model returns the counts of a model, likewise.
 func (s *Stats) Model(name string) *ModelStats {
-	if s.models[name] == nil && len(s.models) >= mostAgents {
-		name = ""
+	x := of(s.models, &name)
+	x.Model = name
+	return x
+}
+
+func of[T any](all map[string]*T, name *string) *T {
+	if all[*name] == nil && len(all) >= mostAgents {
+		*name = ""
 	}
-	if s.models[name] == nil {
-		s.models[name] = &ModelStats{Model: name}
+	if all[*name] == nil {
+		all[*name] = new(T)
 	}
-	return s.models[name]
+	return all[*name]
 }
 
 // Ended counts how a hold has ended.
@@ -137,20 +149,9 @@ func (s *Stats) Ended(h *ledger.Hold, how settle.Ending) {
 	s.Premium += h.Due(x)
 	s.Fee += h.Fee
 	a.Model = h.Model
-	a.Tasks++
-	a.Usage.Prompt += how.Account.Usage.Prompt
-	a.Usage.Cached += how.Account.Usage.Cached
-	a.Usage.Output += how.Account.Usage.Output
-	a.Cost += x.Cost
-	a.Premium += h.Due(x)
 	a.TTFTUS += how.Account.TTFTUS
-	m := s.Model(h.Model)
-	m.Tasks++
-	m.Usage.Prompt += how.Account.Usage.Prompt
-	m.Usage.Cached += how.Account.Usage.Cached
-	m.Usage.Output += how.Account.Usage.Output
-	m.Cost += x.Cost
-	m.Premium += h.Due(x)
+	a.add(how.Account.Usage, x.Cost, h.Due(x))
+	s.Model(h.Model).add(how.Account.Usage, x.Cost, h.Due(x))
 }
 
 // Copy returns the counts at this time; know adds what the hub's rooms know of an agent.

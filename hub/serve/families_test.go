@@ -28,8 +28,9 @@ func crowd(agents, models int) Stats {
 		st.Tasks[code], st.Quotes[code], st.Voids[code] = 1, 1, 1
 	}
 	for i := range models {
-		st.Models = append(st.Models, report.ModelStats{Model: fmt.Sprint("model-", i), Tasks: 1,
-			Usage: market.Usage{Prompt: 3, Cached: 2, Output: 1}, Cost: market.Credit, Premium: 1})
+		st.Models = append(st.Models, report.ModelStats{Model: fmt.Sprint("model-", i),
+			Served: report.Served{Tasks: 1, Usage: market.Usage{Prompt: 3, Cached: 2, Output: 1},
+				Cost: market.Credit, Premium: 1}})
 	}
 	states := []string{"", "silent", "draining"}
 	for i := range agents {

@@ -153,7 +153,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 	d.count++
 	e.number = d.count
 	d.all[e.number] = e
-	if no := d.cfg.Judge(t, w.now); no != nil {
+	if no := classifier.Judge(t, w.now); no != nil {
 		e.answer(bus.Answer{Result: classifier.Refusal(no, t.Client, "", t)})
 		return
 	}
