@@ -183,7 +183,7 @@ test-short: ## the same without the race detector and without what is long; each
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; a million forged outcomes, counted by kind; 300 markets whose directories are copied at random; 250 journals that an insider rewrites; 600 storms over a hub and 100 over a market; what is too long for the race detector in test
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; a million forged outcomes, counted by kind; 300 markets whose directories are copied at random; 250 journals that an insider rewrites; the web console in Chromium, where there is one; 600 storms over a hub and 100 over a market; what is too long for the race detector in test
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
 	bin/lab soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/lab soak --duration $(SOAKTIME) --outages --policies $(ARGS)
@@ -192,7 +192,7 @@ soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed 
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
 	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m -v -run TestForgedOutcomes ./market
 	$(GO) test -count=1 -timeout 30m -run TestAWholeMarketWhateverIsLost ./integration/machines -args -whole.runs 100
-	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestStorm|TestNobodyLearns|TestNothingTells|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone|TestAnInsider' ./hub ./integration/hostile ./integration/gateway ./integration ./integration/machines
+	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestStorm|TestNobodyLearns|TestNothingTells|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone|TestAnInsider|TestInABrowser' ./hub ./cmd/web ./integration/hostile ./integration/gateway ./integration ./integration/machines
 	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -p 4 -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, two million forged outcomes and more

@@ -72,6 +72,8 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		"key new":                       "write souk key new CLIENT",
 		"key list ann":                  "write souk key list",
 		"auth list ann":                 "write souk auth list",
+		"console now":                   "write souk console",
+		"console token boss":            "write operator or viewer",
 		"up now":                        "write souk up",
 		"why":                           "write souk why TASK",
 		"why one two":                   "write souk why TASK",

