@@ -83,6 +83,9 @@ func (r *refusal) write(w http.ResponseWriter, as func(openai.Refusal, []byte) [
 	} else {
 		h.Set("X-Should-Retry", "false")
 	}
+	if r.code == bus.CodeDraining { // another gateway is reached by another connection
+		h.Set("Connection", "close")
+	}
 	if status == http.StatusUnauthorized { // RFC 9110: with a challenge; some clients fail without
 		h.Set("WWW-Authenticate", "Bearer")
 	}

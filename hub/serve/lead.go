@@ -161,7 +161,7 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	if !s.stands.Resumes() {
 		s.log.Info("leading", "epoch", r.Epoch(), "instance", s.cfg.Hub)
 	}
-	tasks, others, err := s.listen()
+	heard, err := s.listen()
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
@@ -175,13 +175,12 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
 	roster.Go(func() { s.feeds(inner) })
-	err = s.loop(ctx, r, tasks)
+	err = s.loop(ctx, r)
 	s.leading.Store(false)
 	stop()
 	roster.Wait()
-	tasks.Stop()
-	for _, o := range others {
-		o.Stop()
+	for _, h := range heard {
+		h.Stop()
 	}
 	s.written() // what the writer still has may ask the treasury, too
 	s.asking.Wait()

@@ -14,7 +14,7 @@ import (
 )
 
 // listen subscribes to everything that is said to this hub.
-func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, err error) {
+func (s *Server) listen() (all []bus.Subscription, err error) {
 	d, from := s.cfg.Domain, bus.LastToken
 	feedback := bus.FeedbackSubject(d, "", "")
 	for _, sub := range []struct {
@@ -47,15 +47,14 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 	} {
 		o, err := s.deps.Bus.Subscribe(sub.subject, "", sub.handle)
 		if err != nil {
-			for _, o := range others {
+			for _, o := range all {
 				o.Stop()
 			}
-			return nil, nil, err
+			return nil, err
 		}
-		others = append(others, o)
+		all = append(all, o)
 	}
-	last := len(others) - 1
-	return others[last], others[:last], nil
+	return all, nil
 }
 
 func (s *Server) onTask(m bus.Msg) {

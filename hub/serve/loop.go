@@ -20,13 +20,18 @@ const (
 	maxQueued = 8192
 )
 
+// doorsHear is how long a hub that stops still answers what doors send it: so long they may not have heard
+// that it does. To unsubscribe at once would leave unanswered what is under way, and what waits here, of
+// which nobody could say then whether it was served.
+const doorsHear = 200 * time.Millisecond
+
 // loop steps the Node until the leadership is lost or to be given back, the journal breaks, or ctx has ended
 // and nothing runs.
-func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscription) error {
+func (s *Server) loop(ctx context.Context, l follow.Reign) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stopping := ctx.Done()
-	var giveUp <-chan time.Time
+	var giveUp, told <-chan time.Time
 	retired, said := false, time.Time{}
 	for {
 		var first input
@@ -35,9 +40,10 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 		case <-timer.C:
 		case <-stopping:
 			stopping = nil
-			giveUp = time.After(s.cfg.DrainTimeout)
-			tasks.Stop()
+			giveUp, told = time.After(s.cfg.DrainTimeout), time.After(doorsHear)
 			s.with(func(n *hub.Node) { n.Drain(time.Now()) })
+		case <-told:
+			told = nil
 		case <-giveUp:
 			s.log.Warn("stopping with holds open: their agents' completions are taken after the next start",
 				"holds", s.Stats().Holds)
@@ -69,7 +75,7 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 			}
 			s.why = why
 		}
-		if stopping == nil && quiet {
+		if stopping == nil && told == nil && quiet {
 			if retired {
 				return nil
 			}

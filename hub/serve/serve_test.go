@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"souk/bus"
 	"souk/bus/bustest"
 	"souk/hub"
 	"souk/ledger"
@@ -94,5 +95,30 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 		got.Book().Balance(ledger.Payable("a-1")) != cost/200*203 {
 		t.Errorf("%v; from a snapshot: %v\nfrom the first frame: %v", err, got.Book().Balances("*"),
 			want.Balances("*"))
+	}
+}
+
+// What doors send while a hub stops is answered: of what is not, nobody could say whether it was served.
+func TestWhatComesWhileAHubStopsIsAnswered(t *testing.T) {
+	tn := newTown(t)
+	tn.agent("a-1", 64, nil)
+	_, stop := tn.hub(nil)
+	if got := tn.ask(request("t")); got != "accepted by a-1" {
+		t.Fatal(got)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for i := 0; ; i++ {
+		switch got := tn.ask(request(fmt.Sprint("t-", i))); got {
+		case "accepted by a-1":
+			continue
+		case string(bus.CodeDraining):
+		default:
+			t.Errorf("while it stops: %s", got)
+		}
+		break
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 }

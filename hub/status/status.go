@@ -80,7 +80,8 @@ func (r *Room) known(now time.Time) int {
 }
 
 const (
-	AgainSoon  = time.Second      // another hub leads then
+	// stock clients ask twice more, and this is half of what it takes until another leads, or this one again
+	AgainSoon  = 3500 * time.Millisecond
 	AgainFull  = 10 * time.Second // somebody has made room on a disk
 	AgainStale = time.Minute
 

@@ -118,13 +118,21 @@ func (m *machines) ready(names ...string) {
 	}
 }
 
-// balance has requests go to the gateways in turn, and to the next where one does not answer its port: as a
-// balancer that clients know by one address would do.
+// balance has connections go to the gateways in turn, and to the next where one does not answer its port, or
+// says that it stops: as a balancer does that clients know by one address, and that looks at /health.
 func (m *machines) balance() {
 	var turn atomic.Int64
 	dial := func(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 		for range 2 {
 			at := m.hosts[turn.Add(1)%2] + ":8080"
+			said, wrong := http.Get("http://" + at + "/health")
+			if err = wrong; err != nil {
+				continue
+			}
+			said.Body.Close()
+			if err = fmt.Errorf("%s: %s", at, said.Status); said.StatusCode != http.StatusOK {
+				continue
+			}
 			if conn, err = new(net.Dialer).DialContext(ctx, network, at); err == nil {
 				return conn, nil
 			}

@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// section returns the commands in a manual below a heading, up to the next one: blocks of code, as they are.
+func section(t *testing.T, file, heading string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../../deploy", file))
+	must(t, err)
+	_, rest, found := strings.Cut("\n"+string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", file, heading)
+	}
+	if next := regexp.MustCompile(`(?m)^#+ `).FindStringIndex(rest); next != nil {
+		rest = rest[:next[0]]
+	}
+	for _, p := range strings.Split(rest, "\n\n") {
+		lines := strings.Split(strings.Trim(p, "\n"), "\n")
+		if slices.ContainsFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "    ") }) {
+			continue
+		}
+		if strings.HasPrefix(lines[0], "    --") { // flags
+			continue
+		}
+		blocks = append(blocks, strings.Join(lines, "\n"))
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("%s: section %q has no command", file, heading)
+	}
+	return blocks
+}
+
+// inBackground makes a script of a block that a person plays in several terminals: a daemon goes on beside
+// what follows, which waits until it is ready, or stands by.
+func inBackground(block string) string {
+	daemon := regexp.MustCompile(`^\s*(?:\w+=\S+ )*bin/(hub|treasury|classifier|gateway|agentd|souk infra|` +
+		`souk engine) [^&>]*$`)
+	var out []string
+	for _, l := range strings.Split(strings.ReplaceAll(block, "\\\n", " "), "\n") {
+		l, _, _ = strings.Cut(l, " #")
+		l = strings.TrimSpace(l)
+		switch name := daemon.FindStringSubmatch(l); {
+		case strings.HasPrefix(l, "make "):
+		case strings.HasPrefix(l, "kill $(pgrep"):
+			find := strings.TrimSuffix(strings.TrimPrefix(l, "kill $("), ")")
+			out = append(out, l, "while "+find+" >/dev/null; do sleep 0.1; done")
+		case name == nil, strings.Contains(l, " --check-config"), strings.Contains(l, " --probe"):
+			out = append(out, l)
+		default:
+			log := strings.ReplaceAll(name[1], " ", "-") + ".log"
+			out = append(out, ": > "+log, l+" >> "+log+" 2>&1 &")
+			if !strings.Contains(l, "engine") {
+				out = append(out, fmt.Sprintf("until %s --probe 2>/dev/null || grep -q 'standing by' %s; do "+
+					"sleep 0.1; done", l, log))
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// playManual runs a script in a directory that has bin and deploy, on a network and among processes of its
+// own: so all ports are as the manuals have them, and what they end is what they began.
+func playManual(t *testing.T, script string) {
+	t.Helper()
+	for _, tool := range []string{"unshare", "ip", "bash", "curl", "jq", "pgrep"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	alone := []string{"--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "bash", "-c"}
+	try := exec.Command("unshare", append(alone, "ip link set lo up")...)
+	if out, err := try.CombinedOutput(); err != nil {
+		t.Skipf("no network of its own: %v: %s", err, out)
+	}
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	must(t, os.Mkdir(bin, 0o700))
+	built, err := filepath.Glob(filepath.Join(commands(t), "*"))
+	must(t, err)
+	for _, command := range built {
+		must(t, os.Symlink(command, filepath.Join(bin, filepath.Base(command))))
+	}
+	lab := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(bin, "lab"), ".")
+	lab.Dir, lab.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := lab.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	deploy, err := filepath.Abs("../../../deploy")
+	must(t, err)
+	must(t, os.Symlink(deploy, filepath.Join(dir, "deploy")))
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "unshare", append(alone, "ip link set lo up\nset -e\n"+script)...)
+	c.Dir = dir
+	c.WaitDelay = time.Second // what still runs holds its logs
+	out, err := c.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+		for _, l := range logs {
+			text, _ := os.ReadFile(l)
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			t.Logf("%s:\n  %s", filepath.Base(l), strings.Join(lines[max(0, len(lines)-8):], "\n  "))
+		}
+		t.Fatal(err)
+	}
+}
+
+// serves is a function of scripts: a task is served within half a minute.
+const serves = `serves() { for i in $(seq 60); do
+  bin/souk submit "What is a souk?" --max-tokens 10 --nats nats://127.0.0.1:4222 && return; sleep 0.5; done
+  return 1; }
+`
+
+// An operator installs a market by deploy/README.md, and does what the runbook says, section after section,
+// as both are written; after each the market serves.
+func TestTheRunbookAsWritten(t *testing.T) {
+	whole(t)
+	etcdctl := exec.Command("sh", "-c", "command -v etcdctl && command -v etcdutl").Run() == nil
+	script := serves
+	play := func(file, heading string, change ...string) {
+		script += fmt.Sprintf("echo '== %s: %s'\n", file, heading)
+		for _, b := range section(t, file, heading) {
+			if strings.Contains(b, "etcdctl") && !etcdctl {
+				t.Logf("etcdctl and etcdutl are not installed: %s goes without\n%s", heading, b)
+				continue
+			}
+			script += inBackground(strings.NewReplacer(change...).Replace(b)) + "\n"
+		}
+		script += "serves\n"
+	}
+	play("README.md", "# Running a market")
+	play("runbook.md", "## Is it well?", "--duration 20s", "--duration 3s")
+	play("runbook.md", "## Backup and restore", "NEWEST/general", "general.lost")
+	if etcdctl {
+		play("runbook.md", "### etcd")
+	}
+	script += "ID=$(bin/souk key list --etcd 127.0.0.1:2379 | awk '$2 == \"dev\" {print $1}')\n"
+	play("runbook.md", "## Keys", "rotate ID", "rotate $ID", "revoke ID", "revoke $ID")
+	play("runbook.md", "## A new version")
+	play("runbook.md", "## A full disk")
+	play("runbook.md", "## The ledger finds something", "--elsewhere math", "", "; echo $?", "",
+		"bin/ledger check --policy POLICY --against mine.tlog-proof", "true")
+	script += "pkill -9 -f '^bin/hub --config deploy/local/hub-general.yaml$'\n"
+	play("runbook.md", "## A hub that is lost")
+	script += "mv souk-data/journal/general lost\nsleep 15\n"
+	play("runbook.md", "### A hub's journal is lost")
+	playManual(t, script)
+}
+
+// Whoever follows the manual of three machines has a first answer of both gateways, and a page that says that
+// all is well.
+func TestTheManualOfThreeMachinesAsWritten(t *testing.T) {
+	whole(t)
+	script := ""
+	for _, b := range section(t, "cluster3/README.md", "## Start it") {
+		script += inBackground(b) + "\n"
+	}
+	playManual(t, script)
+}
