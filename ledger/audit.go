@@ -18,7 +18,7 @@ const (
 	LevelConservation = 3 // sums of every record, round and journal
 	// the certificate of every round, that its holds are its awards, and its tolls as rounds before taught
 	LevelAuctions = 4
-	LevelAcross   = 5 // grants against accepts, returns against reclaims; see [Across]
+	LevelAcross   = 5 // grants against accepts, returns against reclaims, see [Across]; indexes
 	// quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
 	LevelMetering = 6
 	MaxLevel      = LevelMetering

@@ -227,14 +227,14 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	return sum, nil
 }
 
-// indexed compares what lies beside a journal, for sums, with the journal.
+// indexed compares what lies beside a journal, for sums, with the journal, which it reads once more for that.
 func (c *checker) indexed(s *Source, a *ledger.Audit) error {
-	if c.o.Level < ledger.LevelState || s.done {
+	if c.o.Level < ledger.LevelAcross || s.done {
 		return nil
 	}
 	wrong, err := s.falsified(c.ctx)
 	for _, x := range wrong {
-		a.Add(ledger.Finding{Level: ledger.LevelState, Invariant: "I14", Seq: x.First, Damage: true,
+		a.Add(ledger.Finding{Level: ledger.LevelAcross, Invariant: "I14", Seq: x.First, Damage: true,
 			Expected: "in " + indexFile(&x) + " what the segment of this frame says",
 			Found:    "something else: delete that file: it is made anew"})
 	}

@@ -134,13 +134,13 @@ func TestACheckFindsAFalseFileBesideTheLog(t *testing.T) {
 	}
 	check := func() (found []string) {
 		sum, err := Check(t.Context(), []string{filepath.Join(dir, "journal", w.name)},
-			Options{Level: ledger.LevelState})
+			Options{Level: ledger.LevelAcross})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range sum.Findings {
-			if found = append(found, x.String()); !x.Damage {
-				t.Errorf("%s is no damage", x)
+			if x.Level == ledger.LevelAcross && x.Damage { // this market's rounds prove nothing
+				found = append(found, x.String())
 			}
 		}
 		return found

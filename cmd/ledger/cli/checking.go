@@ -47,7 +47,8 @@ func (e *env) checkCommand() *cobra.Command {
                          taught; where one is lost, which of those after it cannot be checked
   level 5  across        grants and accepts, returns and reclaims, surplus that left, one to one; of a hub
                          that ended nothing in flight; a journal that another names is here, unless it was
-                         written off, and goes as far as the others have noted
+                         written off, and goes as far as the others have noted; an index beside a journal
+                         says what that does
   level 6  metering      quote = predicted tokens x price card, cost = usage x price card; agents whose
                          account cannot be true
 
