@@ -37,7 +37,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 		}
 	}
 	var body []byte
-	from := http.MaxBytesReader(w, r.Body, int64(most))
+	from := io.Reader(r.Body)
+	if !known { // else it has no more than its header says
+		from = http.MaxBytesReader(w, r.Body, int64(most))
+	}
 	for {
 		if len(body) == cap(body) {
 			size := min(whole, max(firstRead, 2*cap(body)))

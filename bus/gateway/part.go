@@ -72,9 +72,10 @@ func (a *answer) start() {
 	others()
 }
 
-// runHere serves the one task of an answer that nobody else serves. Even a panic, which net/http survives,
-// leaves no answer open: a gateway that closes would wait for that for ever.
-func (a *answer) runHere() {
+// runHere serves the one task of an answer that nobody else serves, and calls left where its reader is gone
+// before. Even a panic, which net/http survives, leaves no answer open: a gateway that closes would wait for
+// that for ever.
+func (a *answer) runHere(gone <-chan struct{}, left func()) {
 	p := &part{a: a, ended: func() {}, wake: make(chan struct{}, 1)}
 	done := false
 	defer func() {
@@ -85,7 +86,12 @@ func (a *answer) runHere() {
 		a.finish()
 	}()
 	for done = p.begin(); !done; done = p.some() {
-		<-p.wake
+		select {
+		case <-p.wake:
+		case <-gone:
+			gone = nil
+			left()
+		}
 	}
 }
 

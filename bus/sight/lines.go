@@ -43,7 +43,8 @@ type Lines struct {
 
 	mu      sync.Mutex
 	queue   []Line
-	writing bool // or about to, by soon
+	spare   []Line // room for the next
+	writing bool   // or about to, by soon
 	soon    *time.Timer
 	idle    chan struct{} // closed once nothing is written; nil: nobody waits
 	second  int64         // of which refused counts
@@ -104,12 +105,13 @@ func (l *Lines) Add(line Line) {
 
 // write writes what waits.
 func (l *Lines) write() {
-	var lines []Line
 	for {
 		l.mu.Lock()
-		lines, l.queue = l.queue, lines[:0]
+		lines := l.queue
+		l.queue, l.spare = l.spare, nil
 		missing := l.missing
 		if l.missing = 0; len(lines) == 0 {
+			l.spare = lines
 			if l.missing, l.writing = missing, false; l.idle != nil {
 				close(l.idle)
 				l.idle = nil
@@ -129,6 +131,11 @@ func (l *Lines) write() {
 			t.Together(each)
 		} else {
 			each()
+		}
+		if clear(lines); cap(lines) <= mostLines/8 { // a flood's are let go
+			l.mu.Lock()
+			l.spare = lines[:0]
+			l.mu.Unlock()
 		}
 	}
 }

@@ -23,7 +23,8 @@ const tools = [{ type: "function", function: { name: "weather",
   }
   assert(text && last.choices[0].finish_reason === "length");
 
-  const runner = client.chat.completions.stream({ model: "auto", messages, tools,
+  const chat = client.chat.completions.stream ? client.chat : client.beta.chat; // until 5.0
+  const runner = chat.completions.stream({ model: "auto", messages, tools,
     stream_options: { include_usage: true } });
   const choice = (await runner.finalChatCompletion()).choices[0];
   assert.equal(choice.message.tool_calls[0].function.arguments, '{"city": "Oslo"}');
