@@ -78,8 +78,8 @@ func playManual(t *testing.T, script string) {
 			t.Skipf("%s is not installed", tool)
 		}
 	}
-	alone := []string{"--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "bash", "-c"}
-	try := exec.Command("unshare", append(alone, "ip link set lo up")...)
+	alone := []string{"--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc"}
+	try := exec.Command("unshare", append(alone, "ip", "link", "set", "lo", "up")...)
 	if out, err := try.CombinedOutput(); err != nil {
 		t.Skipf("no network of its own: %v: %s", err, out)
 	}
@@ -101,7 +101,9 @@ func playManual(t *testing.T, script string) {
 	must(t, os.Symlink(deploy, filepath.Join(dir, "deploy")))
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "unshare", append(alone, "ip link set lo up\nset -e\n"+script)...)
+	file := filepath.Join(dir, "script") // and not bash -c, in which pgrep -f would find the commands
+	must(t, os.WriteFile(file, []byte("ip link set lo up\nset -e\n"+script), 0o600))
+	c := exec.CommandContext(ctx, "unshare", append(alone, "bash", file)...)
 	c.Dir = dir
 	c.WaitDelay = time.Second // what still runs holds its logs
 	out, err := c.CombinedOutput()
