@@ -111,7 +111,7 @@ HEAVY += TestNobodyLearnsWhatIsMailedToAnother TestNobodyLearnsByRefusalsWhatIsM
 HEAVY += TestNobodyLearnsByPayingWhatIsMailedToAnother TestSoukScripts TestDeployment
 HEAVY += TestEnginesThatMisbehave TestATaskThatKillsEnginesKillsFew TestATaskLeavesASilentEngine
 HEAVY += TestMaxTokensOfAnAnswerThatGoesOn TestWhatCannotGoOn TestOldCopiesOfAHub TestOldCopiesOfATreasury
-HEAVY += TestAnOlderHubWhoseTreasuryIsDoubted
+HEAVY += TestAnOlderHubWhoseTreasuryIsDoubted TestAMonthIsClosedByThePage TestThePictureFitsTheScreen
 HEAVY_IN := integration cmd/souk integration/hostile integration/knowing
 
 # The longest first, that none of them is waited for alone at the end.
