@@ -7,7 +7,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -84,12 +83,6 @@ func (s *Set) add(f *Family) *Family {
 	f.Labels = slices.Concat(s.Labels, f.Labels)
 	s.all = append(s.all, f)
 	return f
-}
-
-// Families returns those of the set, by name.
-func (s *Set) Families() []*Family {
-	return slices.SortedFunc(slices.Values(s.all),
-		func(a, b *Family) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Say tells the value of a family for some values of its own labels. What is said of the same ones again is

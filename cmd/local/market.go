@@ -298,7 +298,7 @@ func (m *Market) open(ctx context.Context) error {
 	}
 	maps.Copy(deposits, m.cfg.Clients)
 	for _, id := range slices.Sorted(maps.Keys(deposits)) {
-		if _, err := m.Fund(ctx, id, deposits[id], "opening-"+id); err != nil {
+		if _, err := m.link.Fund(ctx, id, deposits[id], "opening-"+id); err != nil {
 			if bus.CodeOf(err) != bus.CodeIDConflict { // another amount than at the first start: made already
 				return fmt.Errorf("fund %s: %w", id, err)
 			}
@@ -359,12 +359,6 @@ func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {
 // AskWith asks one task and shows every chunk; see [Link.AskWith].
 func (m *Market) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
 	return m.link.AskWith(ctx, t, each)
-}
-
-// Fund deposits for a client; see [Link.Fund].
-func (m *Market) Fund(ctx context.Context, client string, amount market.Credits, id string) (bus.FundsReply,
-	error) {
-	return m.link.Fund(ctx, client, amount, id)
 }
 
 // Engine is the simulated engine of an agent, nil if it has a real one; to make it fail.

@@ -182,7 +182,7 @@ func (o Options) overHTTP(ctx context.Context, agents, slots int, clients map[st
 	}
 	keys := map[string]string{}
 	for client := range clients {
-		if _, err := m.Fund(ctx, client, 1000*market.Credit, "bench-"+client); err != nil {
+		if _, err := m.Link().Fund(ctx, client, 1000*market.Credit, "bench-"+client); err != nil {
 			return nil, err
 		}
 		if keys[client], err = putKey(ctx, m.Registry(), client); err != nil {
