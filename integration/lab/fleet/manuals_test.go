@@ -52,7 +52,7 @@ func inBackground(block string) string {
 		l = strings.TrimSpace(l)
 		switch name := daemon.FindStringSubmatch(l); {
 		case strings.HasPrefix(l, "make "):
-		case strings.HasPrefix(l, "kill $(pgrep"):
+		case strings.HasPrefix(l, "kill $(pgrep -f '"):
 			find := strings.TrimSuffix(strings.TrimPrefix(l, "kill $("), ")")
 			out = append(out, l, "while "+find+" >/dev/null; do sleep 0.1; done")
 		case name == nil, strings.Contains(l, " --check-config"), strings.Contains(l, " --probe"):
