@@ -18,9 +18,9 @@ type pageCommand struct {
 // pageCommands lists the commands that make the pages, in order, with as many runs as an hour has for all of
 // them.
 var pageCommands = []pageCommand{
-	{"crowd", []string{"crowd", "--seeds", "5", "--tasks", "300"}, false},
-	{"cliff", []string{"cliff", "--seeds", "5", "--tasks", "400"}, false},
-	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "800", "--fleet", "mixed,two-speeds",
+	{"crowd", []string{"crowd", "--seeds", "5", "--tasks", "1500"}, false},
+	{"cliff", []string{"cliff", "--seeds", "5", "--tasks", "1200"}, false},
+	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "2400", "--fleet", "mixed,two-speeds",
 		"--terms", "tempers"}, false},
 	{"games", []string{"games", "--seeds", "5"}, false},
 	{"forecast", []string{"forecast", "--seeds", "1,2,3,4,5", "--tasks", "8000"}, false},
