@@ -39,7 +39,7 @@ func TestANodeKnowsTheLivesOfItsDirectory(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := newTownAt(t, h)
 			<-o.server.Ready()
-			pass(20 * time.Minute)
+			pass(2 * time.Hour)
 			kvs, err := o.reg.Get(t.Context(), bus.AgentKey("a1"))
 			must(t, err)
 			must(t, bus.DecodeEntry(kvs[0].Value, &r))
