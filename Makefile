@@ -181,7 +181,7 @@ test-short: ## the same without the race detector and without what is long; each
 	$(GO) -C $(ALERTS) $(TEST) .
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
-	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
+	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 25m ./fleet
 
 soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; a million forged outcomes, counted by kind; 300 markets whose directories are copied at random; 250 journals that an insider rewrites; the web console in Chromium, where there is one; 600 storms over a hub and 100 over a market; what is too long for the race detector in test
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1

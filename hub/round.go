@@ -128,12 +128,10 @@ func (n rounds) worthless(t *task, best *estimate.Offer) bool {
 		return false
 	}
 	n.meeting.Kept.End(n.turn.Nano(), t.Worth, 0)
-	if t.Rounds() > 0 && !t.Own() {
-		n.meeting.Kept.Refuse(n.turn.Nano(), t.Client())
-	}
 	retry, worth := time.Duration(0), "less than it costs at each agent that may take tasks again"
 	if t.Rounds() > 0 {
 		retry = time.Second
+		n.meeting.Kept.Refuse(n.turn.Nano(), t.Client())
 	}
 	if best != nil {
 		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and no agent would do better", best.Value,

@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 111_200
-	mostHub     = 18_798
-	mostRoot    = 1_378 // package hub itself, which wires its rooms
+	mostProduct = 113_910
+	mostHub     = 18_831
+	mostRoot    = 1_377 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
