@@ -40,8 +40,6 @@ type Status struct {
 	Models   []ModelStatus `json:"models" msgpack:"models"`
 	// runtime policies that are on, or would be
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
-	// tasks that another agent got because their first token was late, and those of them whose first agent
-	// turned out to be well
 	// how full it is: below the knee, in transition or saturated; "": it does not say
 	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
 }

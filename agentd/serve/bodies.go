@@ -25,7 +25,8 @@ type load struct{ coming, bytes int }
 // takes reports whether a client may have so much more, and counts it. The lock is held.
 func (b *bodies) takes(client string, more load) bool {
 	own, all := b.of[client], b.all
-	if all.coming+own.coming+2*more.coming > mostFetches || all.bytes+own.bytes+2*more.bytes > maxBodies {
+	if more.coming > 0 && all.coming+own.coming+2*more.coming > mostFetches ||
+		more.bytes > 0 && all.bytes+own.bytes+2*more.bytes > maxBodies {
 		return false
 	}
 	b.count(client, more)

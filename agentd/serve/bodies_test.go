@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -74,5 +75,22 @@ func TestAClientsShareOfBodies(t *testing.T) {
 	}
 	if len(b.of) != 0 || b.all != (load{}) {
 		t.Errorf("nobody is left: %+v", b.all)
+	}
+}
+
+// A client whose bodies the node has may have them come, whatever others have taken since: their bytes are
+// counted already.
+func TestABodyThatTheNodeHasRoomForComes(t *testing.T) {
+	b := bodies{of: map[string]load{}}
+	for _, client := range []string{"a", "b"} {
+		for b.hold(client, bus.MaxLarge) {
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits
+	for _, client := range []string{"a", "b"} {
+		if err := b.begin(ctx, client); err != nil {
+			t.Errorf("%s, whose bodies fill its share, waits for others to end", client)
+		}
 	}
 }

@@ -46,6 +46,9 @@ func (k *kept[T]) get(ctx, life context.Context, work *sync.WaitGroup, fresh tim
 		})
 	}
 	coming, value, err := k.coming, k.value, k.err
+	if coming == nil && k.at.IsZero() {
+		err = life.Err() // it ended before anything was found out
+	}
 	k.mu.Unlock()
 	if age < stale || coming == nil {
 		return value, err

@@ -444,6 +444,10 @@ func TestWhatIsKept(t *testing.T) {
 			t.Errorf("who has left: %v", err)
 		}
 		work.Wait()
+		ended := kept[*int]{make: func(context.Context) (*int, error) { return new(int), nil }}
+		if got, err := ended.get(t.Context(), ctx, &work, time.Second); !errors.Is(err, context.Canceled) {
+			t.Errorf("where all ends before it was found out: %v, %v", got, err)
+		}
 	})
 }
 
