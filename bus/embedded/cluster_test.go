@@ -235,6 +235,10 @@ func TestThreeEtcdAreOne(t *testing.T) {
 	onlyServers(t, keys, members[0].Member+":2380")
 	stop(t, servers[2])
 	bustest.Eventually(t, "a value is written at two of three", put("two"))
+	dirs[2] = t.TempDir()
+	if err := start(2); !errors.Is(err, embedded.ErrLost) {
+		t.Errorf("a member without its data, of which the others were not told: %v", err)
+	}
 
 	c := servers[0].Client()
 	list, err := c.MemberList(t.Context())

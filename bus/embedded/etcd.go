@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -92,6 +93,9 @@ func StartEtcd(config EtcdConfig) (*Etcd, error) {
 			config.Listen = host + ":0"
 			e, err = startEtcd(config)
 		}
+	}
+	if err != nil && strings.HasSuffix(err.Error(), "has already been bootstrapped") { // etcd marks it by nothing
+		err = fmt.Errorf("%s: %w", config.Dir, ErrLost)
 	}
 	if err != nil {
 		lock.Close()
@@ -173,6 +177,9 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 	}()
 	return e, nil
 }
+
+// ErrLost marks a member of a cluster whose data is gone, which the others know to have had some.
+var ErrLost = errors.New("the other members know this one, and its data is not here")
 
 // errFiles is the end of a start that cannot be tried again: etcd keeps what it had opened.
 var errFiles = errors.New("etcd cannot make or read its files")

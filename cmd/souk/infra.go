@@ -202,6 +202,10 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		if errors.Is(wrong, context.Canceled) {
 			return nil
 		}
+		if errors.Is(wrong, embedded.ErrLost) {
+			return fmt.Errorf("%w: bring it back, or follow deploy/cluster3/README.md, \"A member without its disk\"",
+				wrong)
+		}
 		if wrong != nil {
 			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another "+
 				"directory: data or SOUK_DATA)", wrong)

@@ -451,6 +451,19 @@ func TestWhatIsKept(t *testing.T) {
 	})
 }
 
+// What a hub sold that is gone is sold no more.
+func TestModelsOfASilentHubAreNotShown(t *testing.T) {
+	now := time.Now()
+	said := func(domain string, ago time.Duration) local.Watched {
+		return local.Watched{Domain: domain, Heard: now.Add(-ago), Status: bus.Status{
+			Models: []bus.ModelStatus{{Model: "llama"}}}}
+	}
+	got := modelsOf(speaking([]local.Watched{said("gone", time.Minute), said("math", time.Second)}, now))
+	if len(got) != 1 || got[0].Hub != "math" {
+		t.Errorf("shown are %+v", got)
+	}
+}
+
 // How much is served a second is told by each hub's own clock, an hour off or not, and hubs that began anew
 // count for nothing.
 func TestSpeed(t *testing.T) {

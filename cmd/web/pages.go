@@ -150,7 +150,14 @@ type modelRow struct {
 	bus.ModelStatus
 }
 
-func (s *Server) models(r *http.Request, _ Role) (any, error) { return modelsOf(s.watcher.Hubs()), nil }
+func (s *Server) models(*http.Request, Role) (any, error) {
+	return modelsOf(speaking(s.watcher.Hubs(), time.Now())), nil
+}
+
+// speaking leaves out hubs that say nothing any more: what they sold nobody can have.
+func speaking(hubs []local.Watched, now time.Time) []local.Watched {
+	return slices.DeleteFunc(hubs, func(h local.Watched) bool { return now.Sub(h.Heard) > local.Lagging })
+}
 
 func modelsOf(hubs []local.Watched) (rows []modelRow) {
 	for _, h := range hubs {

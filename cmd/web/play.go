@@ -34,7 +34,7 @@ type playgroundPage struct {
 
 func (s *Server) playground(*http.Request, Role) (any, error) {
 	p := &playgroundPage{Gateway: bus.Redact(s.c.Gateway), Models: []string{"auto"}, Output: usualOutput}
-	for _, m := range modelsOf(s.watcher.Hubs()) {
+	for _, m := range modelsOf(speaking(s.watcher.Hubs(), time.Now())) {
 		if last := p.Models[len(p.Models)-1]; m.Model != last && m.Pools == "" {
 			p.Models = append(p.Models, m.Model)
 		}

@@ -320,6 +320,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		s.log.Error("a token of the console cannot be read", "err", err)
 	}
 	status, why := http.StatusForbidden, "That is no token of this console: souk console token shows it."
+	if err != nil {
+		why = "A token of this console cannot be read, so that nobody comes by it: its log says why."
+	}
 	if wait > 0 {
 		status, why = http.StatusTooManyRequests,
 			"Too many wrong tokens come from your address: wait a little."
