@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -277,6 +278,22 @@ func TestTokens(t *testing.T) {
 		if token, err := Token(data, Viewer, true); err != nil || token == first {
 			t.Errorf("%s: %q, %v", name, token, err)
 		}
+	}
+}
+
+// Who shows a token whose file others can read is told that it is the file that is wrong.
+func TestATokenThatOthersCanReadSaysSo(t *testing.T) {
+	s := bare(t)
+	token, err := Token(s.c.Data, Viewer, false)
+	if err := errors.Join(err, os.Chmod(TokenFile(s.c.Data, Viewer), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("token="+token))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	s.login(w, r)
+	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "cannot be read") {
+		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
 
