@@ -90,10 +90,10 @@ func rather(t reflect.Type, err error) string {
 
 // instead says what to write for a key that is not known.
 func instead(key, at string, known []field, root reflect.Type) string {
-	best, least := "", max(1, len(key)/3)+1
+	best, least := "", slip(key)
 	for _, f := range known {
-		if d := distance(key, f.name); d < least {
-			best, least = f.name, d
+		if d := distance(key, f.name); d <= least {
+			best, least = f.name, d-1
 		}
 	}
 	if best != "" {
@@ -114,6 +114,9 @@ func instead(key, at string, known []field, root reflect.Type) string {
 	}
 	return fmt.Sprintf("%s has %s", cmp.Or(at, "the file"), strings.Join(names, ", "))
 }
+
+// slip is how many letters of a name may be wrong for it to be taken for another.
+func slip(name string) int { return max(1, len(name)/4) }
 
 // distance is the least number of letters inserted, left out, replaced or swapped with their neighbour that
 // turns a into b.

@@ -78,6 +78,8 @@ func TestWhatToWriteInstead(t *testing.T) {
 			`fair.yaml:3: unknown field "fair.rows": its place is fair.stalls.rows`},
 		{"nothing like it", "  name: autumn", "  name: autumn\n  weather: 3",
 			`fair.yaml:3: unknown field "fair.weather": fair has name, open, fee, stalls, days, rain, api_key`},
+		{"too little like it", "  name: autumn", "  name: autumn\n  pay_key: 3",
+			`fair.yaml:3: unknown field "fair.pay_key": fair has name, open, fee, stalls, days, rain, api_key`},
 		{"a section off", "fair:", "log: {level: info}\nfaire:",
 			`fair.yaml:2: unknown field "faire": write fair`},
 		{"in the price", "miss:", "mis:",
@@ -172,6 +174,7 @@ func TestBadEnvironment(t *testing.T) {
 		"SOUK_FAIR_OPEN=10": "SOUK_FAIR_OPEN=\"10\": cannot be read as fair.open: write a " +
 			"duration with its unit, as 10s or 1m30s",
 		"SOUK_FAIR_OPNE=1h":          "SOUK_FAIR_OPNE: no field has this name: is it SOUK_FAIR_OPEN?",
+		"SOUK_FAIR_WEATHER=1":        "SOUK_FAIR_WEATHER: no field has this name: unset it, or see fair --help",
 		"SOUK_FAIR_STALLS_2_ROWS=1":  "SOUK_FAIR_STALLS_2_ROWS: no field has this name",
 		"SOUK_FAIR_STALLS_0_ROWS=-4": "SOUK_FAIR_STALLS_0_ROWS: stalls[0].rows: -4",
 		"SOUK_LOG_LEVEL=loud":        "SOUK_LOG_LEVEL: log.level: \"loud\"",

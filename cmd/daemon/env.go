@@ -120,15 +120,14 @@ func override(section string, environ []string, cfg Config) (map[string]string, 
 			if !strings.HasPrefix(name, variable(f.name)+"_") || !nested(f.t) {
 				continue
 			}
-			best, least := "", len(name)
+			best, least := "", slip(name[len(variable(f.name)):])
 			for _, k := range known {
-				if d := distance(name, k); d < least {
-					best, least = k, d
+				if d := distance(name, k); d <= least {
+					best, least = "is it "+k+"? If not, ", d-1
 				}
 			}
 			errs = append(errs,
-				fmt.Errorf("%s: no field has this name: is it %s? Unset it, or see %s --help", name, best,
-					section))
+				fmt.Errorf("%s: no field has this name: %sunset it, or see %s --help", name, best, section))
 			break
 		}
 	}
