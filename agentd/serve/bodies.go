@@ -3,6 +3,10 @@ package serve
 import (
 	"context"
 	"sync"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
 )
 
 // What a node has room for of bodies that come in pieces, for all its agents. Of what others leave of it a
@@ -10,7 +14,12 @@ import (
 const (
 	mostFetches = 64        // that come at once: each is a subscription, of which a node has a hundred
 	maxBodies   = 512 << 20 // bytes of those that come, and of those whose tasks run
+	// for one to begin: with the time that it then has (follow.BodyWithin) that is less than hubs wait for a
+	// first token
+	beginWithin = 4 * time.Second
 )
+
+var errBodies = &agentd.EngineError{Code: bus.CodeNoSlot, Message: "the node has too many large bodies in hand"}
 
 // bodies counts them.
 type bodies struct {
@@ -55,8 +64,10 @@ func (b *bodies) leave(client string, bytes int) {
 	b.count(client, load{bytes: -bytes})
 }
 
-// begin waits until a client's body may come. The caller calls came once it has.
+// begin waits until a client's body may come, not for long. The caller calls came once it has.
 func (b *bodies) begin(ctx context.Context, client string) error {
+	late := time.NewTimer(beginWithin)
+	defer late.Stop()
 	for {
 		b.mu.Lock()
 		if b.takes(client, load{coming: 1}) {
@@ -70,6 +81,8 @@ func (b *bodies) begin(ctx context.Context, client string) error {
 		b.mu.Unlock()
 		select {
 		case <-freed:
+		case <-late.C:
+			return errBodies
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -2,13 +2,16 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // One client whose bodies do not come keeps nobody else's from the node.
@@ -93,4 +96,26 @@ func TestABodyThatTheNodeHasRoomForComes(t *testing.T) {
 			t.Errorf("%s, whose bodies fill its share, waits for others to end", client)
 		}
 	}
+}
+
+// A body that may not come soon goes elsewhere: an agent is not to be late for the client's other bodies.
+func TestABodyThatMayNotBeginGoesElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bodies{of: map[string]load{}}
+		for range mostFetches / 2 {
+			if err := b.begin(t.Context(), "slow"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began, no := time.Now(), (*agentd.EngineError)(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.begin(ctx, "slow"); !errors.As(err, &no) || no.Code != bus.CodeNoSlot {
+			t.Errorf("it is told %v", err)
+		}
+		most := time.Since(began) + follow.BodyWithin(&bus.Large{Bytes: bus.MaxLarge})
+		if most >= 30*time.Second { // which hubs give an agent that they know nothing of
+			t.Errorf("with the time that it then has that would be %v", most)
+		}
+	})
 }

@@ -124,7 +124,7 @@ func (a *agent) start(s *agentd.Stream) {
 			defer a.bodies.leave(d.Task.Client, l.Bytes)
 			err = a.fetch(ctx, s, &request)
 		} else if l != nil {
-			err = &agentd.EngineError{Code: bus.CodeNoSlot, Message: "the node has too many large bodies in hand"}
+			err = errBodies
 		}
 		if err == nil {
 			answer, err = a.engine.Complete(ctx, request, func(c agentd.Chunk) error {

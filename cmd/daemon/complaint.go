@@ -115,7 +115,7 @@ func instead(key, at string, known []field, root reflect.Type) string {
 	return fmt.Sprintf("%s has %s", cmp.Or(at, "the file"), strings.Join(names, ", "))
 }
 
-// slip is how many letters of a name may be wrong for it to be taken for another.
+// slip counts the letters of a name that may be wrong in another that is taken for it.
 func slip(name string) int { return max(1, len(name)/4) }
 
 // distance is the least number of letters inserted, left out, replaced or swapped with their neighbour that
