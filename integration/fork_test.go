@@ -30,7 +30,9 @@ func TestALongerForkOfAHubIsContradicted(t *testing.T) {
 			for range 4 { // within the second before the treasury hears of it
 				s.must("general", "ann")
 			}
+			s.world.Cut("general") // who is killed asks nothing more
 			h.kill()
+			s.world.Heal("general")
 			c := s.hub("general", to)
 			time.Sleep(6 * time.Second)
 			s.must("general", "ann")
