@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes creds of each pod of the chart in DATA/auth, where there are none, and prints the secrets that hold them:
 #
-#   deploy/helm/secrets.sh RELEASE COMPONENT=REPLICAS ... | kubectl apply -f -
-#   deploy/helm/secrets.sh souk treasury=1 hub-general=2 classifier=2 gateway=2 engine-llama=2 | kubectl apply -f -
-#   deploy/helm/secrets.sh souk agentd=NODE,NODE | kubectl apply -f -      # of the DaemonSet: the names of its nodes
+#   deploy/helm/secrets.sh RELEASE COMPONENT=REPLICAS ... | kubectl apply --server-side -f -
+#   deploy/helm/secrets.sh souk treasury=1 hub-general=2 classifier=2 gateway=2 engine-llama=2 | ...
+#   deploy/helm/secrets.sh souk agentd=NODE,NODE | ...       # of the DaemonSet: the names of its nodes, a hundred at most
 #
 # DATA is SOUK_DATA (default souk-data), commands are those in BIN (default bin); it needs kubectl, and no cluster. Of
 # agents of a DaemonSet it takes the ports in PORTS (default 8000 to 8007). Run it again after `souk auth renew`.
@@ -24,7 +24,16 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 for part; do
 	component=${part%%=*} pods=${part#*=}
-	case $component in agentd) ;; *) pods=$(seq -s, 0 $((pods - 1))) ;; esac
+	case $part in
+	agentd=?*) ;;
+	*=0* | *=*[!0-9]*) pods= ;;
+	*=*) [ -z "$pods" ] || pods=$(seq -s, 0 $((pods - 1))) ;;
+	*) pods= ;;
+	esac
+	if [ -z "$pods" ]; then
+		echo "secrets.sh: $part: write COMPONENT=REPLICAS, as hub-general=2, or agentd=NODE,NODE" >&2
+		exit 2
+	fi
 	for pod in $(echo "$pods" | tr , ' '); do
 		name=$release-$component-$pod
 		case $component in
