@@ -131,7 +131,7 @@ func (n rounds) worthless(t *task, best *estimate.Offer) bool {
 	retry, worth := time.Duration(0), "less than it costs at each agent that may take tasks again"
 	if t.Rounds() > 0 {
 		retry = time.Second
-		n.meeting.Kept.Refuse(n.turn.Nano(), t.Client())
+		n.meeting.Refuse(t)
 	}
 	if best != nil {
 		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and no agent would do better", best.Value,

@@ -116,6 +116,9 @@ func (x *link) ground(rng *rand.Rand, at int64) {
 		if rng.IntN(2) == 0 {
 			g.Refused = g.Refused[:2]
 		}
+		for i := range g.Loads {
+			g.Loads[i].Refused = uint8(rng.IntN(1 << len(g.Refused)))
+		}
 	}
 	for i := range r.Edges {
 		e := &r.Edges[i]
@@ -143,25 +146,27 @@ func edgeName(r *Round, e *Edge) [2]string {
 func (x *link) toll(r *Round, g *Ground) {
 	lowest := x.rates.Of(g.Common, g.At)
 	common := PerSecond(lowest.PriceAt(g.At), g.Service)
-	refused := func(but string) bool {
+	refused := func(at int, but string) bool {
 		others := map[string]bool{}
-		for _, c := range g.Refused {
-			others[c] = c != but
+		for i, c := range g.Refused {
+			if g.Loads[at].Refused&(1<<i) != 0 {
+				others[c] = true
+			}
 		}
 		delete(others, but)
 		return len(others) >= 2
 	}
-	if refused("") {
-		common = 0
-	}
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		l, s, client := &g.Loads[e.Agent], &g.Stays[i], r.Tasks[e.Task].Client
-		toll := s.Toll(l.Second, l.Running, common)
-		off := PerSecond(lowest.Without(g.At, client), g.Service)
-		if refused(client) {
+		most, off := common, PerSecond(lowest.Without(g.At, client), g.Service)
+		if refused(e.Agent, "") {
+			most = 0
+		}
+		if refused(e.Agent, client) {
 			off = 0
 		}
+		toll := s.Toll(l.Second, l.Running, most)
 		without := s.Toll(x.rates.Of(r.Agents[e.Agent].Agent, g.At).Without(g.At, client),
 			l.Running-s.Mine, off)
 		e.Toll, e.Own = x.set[edgeName(r, e)]-toll, toll-min(toll, without)
@@ -315,7 +320,8 @@ func (f *forgeries) forge(rng *rand.Rand, links []link, kind int) error {
 		k.word++ // of an agent that the round does not name only the hub says whether somebody runs there
 		return nil
 	}
-	if !slices.Equal(g.Refused, x.g.Refused) && !seconds && g.Common == x.g.Common {
+	if same := slices.EqualFunc(g.Loads, x.g.Loads, func(a, b Load) bool { return a.Refused == b.Refused }) &&
+		slices.Equal(g.Refused, x.g.Refused); !same && !seconds && g.Common == x.g.Common {
 		k.word++ // who was refused does not stand in a round
 		return nil
 	}

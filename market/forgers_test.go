@@ -295,6 +295,9 @@ var forgers = []struct {
 					f.g.Refused[f.IntN(n)] = "other"
 				}
 			}
+			for i := range f.g.Loads {
+				f.g.Loads[i].Refused = uint8(f.IntN(1 << len(f.g.Refused)))
+			}
 			f.x.toll(f.r, f.g)
 			f.again(func(*Round) {})
 		})

@@ -17,7 +17,7 @@ type Ground struct {
 	// does; without a name nothing is left off
 	Common  AgentID
 	Service time.Duration // of that agent
-	Refused []string      // it is not left off: clients whose tasks were refused of late, see [Refuses]
+	Refused []string      // clients whose tasks were refused of late: see [Refuses]
 	Loads   []Load        // one for each of Round.Agents
 	Stays   []Stay        // one for each of Round.Edges
 }
@@ -25,24 +25,24 @@ type Ground struct {
 // MostRefused bounds the clients that a ground names.
 const MostRefused = 3
 
-// Refuses reports whether what everybody would pay is charged: whether tasks of two clients, but for the one
-// named, were refused of late, as they had waited until they were worth less than they cost. Who is served
-// where others are refused has what these would have had. One client alone moves no toll so, and its own
-// tasks move none of what it is charged.
-func Refuses(refused []string, but string) bool {
+// Refuses reports whether what everybody would pay is charged at an agent: whether of the refused clients,
+// but for the one named, two had tasks that might have gone there, by its bits, and had waited until they
+// were worth less than they cost. Who is served where others are refused has what these would have had. One
+// client alone moves no toll so, and its own tasks move none of what it is charged.
+func Refuses(refused []string, there uint8, but string) bool {
 	clients := 0
 	for i, c := range refused {
-		if c != but && !slices.Contains(refused[:i], c) {
+		if there>>i&1 != 0 && c != but && !slices.Contains(refused[:i], c) {
 			clients++
 		}
 	}
 	return clients > 1
 }
 
-// common returns what everybody would pay and nobody does, where a second of the least of slots costs so
-// much, had a client not been there; "": all are there.
-func (g *Ground) common(second Credits, but string) Credits {
-	if Refuses(g.Refused, but) {
+// common returns what everybody would pay and nobody does at an agent, where a second of the least of slots
+// costs so much, had a client not been there; "": all are there.
+func (g *Ground) common(l *Load, second Credits, but string) Credits {
+	if Refuses(g.Refused, l.Refused, but) {
 		return 0
 	}
 	return PerSecond(second, g.Service)
@@ -53,7 +53,8 @@ type Load struct {
 	Second  Credits       // what a second of a slot costs, by rounds before
 	Service time.Duration // for which tasks keep a slot by themselves, on the mean, in whole milliseconds
 	Running int
-	Spare   bool // the plan leaves a slot free
+	Spare   bool  // the plan leaves a slot free
+	Refused uint8 // bits of Ground.Refused, the first the lowest: their tasks might have gone there
 }
 
 // Stay is a task's use of an agent.
@@ -86,9 +87,9 @@ func (s Stay) Toll(second Credits, running int, common Credits) Credits {
 }
 
 // AppendCanonical appends the bytes of a round's ground to b: its loads, a list of: second; service in
-// milliseconds; twice those running, and 1 where a slot is spare. If there are any, at, lost, common string,
-// service in milliseconds, a list of refused string follow, and of each edge: service in milliseconds,
-// prefill in steps of 100 us, mine.
+// milliseconds; 16 times those running, twice refused, and 1 where a slot is spare. If there are any, at,
+// lost, common string, service in milliseconds, a list of refused string follow, and of each edge: service in
+// milliseconds, prefill in steps of 100 us, mine.
 func (g *Ground) AppendCanonical(b []byte) []byte {
 	b = appendCount(b, len(g.Loads))
 	if len(g.Loads) == 0 {
@@ -97,7 +98,7 @@ func (g *Ground) AppendCanonical(b []byte) []byte {
 	for _, l := range g.Loads {
 		b = binary.AppendUvarint(b, uint64(l.Second))
 		b = binary.AppendUvarint(b, uint64(l.Service/time.Millisecond))
-		running := 2 * uint64(l.Running)
+		running := 16*uint64(l.Running) + 2*uint64(l.Refused)
 		if l.Spare {
 			running++
 		}
@@ -141,8 +142,8 @@ func (d *Decoder) Ground(r *Round, g *Ground) {
 	for i := range g.Loads {
 		l := &g.Loads[i]
 		*l = Load{Second: Credits(whole(int64(MaxWorth))), Service: span(time.Millisecond)}
-		running := whole(2*MaxSlots + 1)
-		l.Running, l.Spare = int(running>>1), running&1 != 0
+		running := whole(16*MaxSlots + 15)
+		l.Running, l.Refused, l.Spare = int(running>>4), uint8(running>>1&7), running&1 != 0
 	}
 	g.At, g.Lost, g.Common = whole(math.MaxInt64), uint32(whole(FullShare)), AgentID(d.Text())
 	g.Service = span(time.Millisecond)

@@ -128,8 +128,8 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 	}
 	lowest := x.Of(g.Common, g.At)
 	least := PerSecond(lowest.PriceAt(g.At), g.Service)
-	common := g.common(lowest.PriceAt(g.At), "")
-	if n := len(g.Refused); n > 0 && (g.Common == "" || n > MostRefused || !Refuses(g.Refused, "")) {
+	all := uint8(1)<<len(g.Refused) - 1 // refused clients
+	if n := len(g.Refused); n > 0 && (g.Common == "" || n > MostRefused || !Refuses(g.Refused, all, "")) {
 		return fmt.Errorf("%w: %d refused clients are named, which charges nobody more", ErrRates, n)
 	}
 	w := wanted.Get().(*wants)
@@ -146,6 +146,9 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 			if want := w.rates[i].PriceAt(g.At); l.Second != want {
 				return fmt.Errorf("%w: a second at agent %s costs %s, want %s", ErrRates, id, l.Second, want)
 			}
+			if l.Refused&^all != 0 {
+				return fmt.Errorf("%w: agent %s has refused clients that are not named", ErrRates, id)
+			}
 			here := PerSecond(l.Second, l.Service) // of equal agents it is the first
 			if l.Running > 0 && (here < least || here == least && id < g.Common) {
 				return fmt.Errorf("%w: everybody is said to pay %s at agent %s, and at %s it is %s", ErrRates,
@@ -157,10 +160,11 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 		e, toll, own := &r.Edges[i], Credits(0), Credits(0)
 		if said {
 			l, stay := &g.Loads[e.Agent], &g.Stays[i]
+			common := g.common(l, lowest.PriceAt(g.At), "")
 			if toll = stay.Toll(l.Second, l.Running, common); toll > 0 { // else nothing of it is anybody's
 				client := r.Tasks[e.Task].Client
 				own = toll - min(toll, stay.Toll(w.rates[e.Agent].Without(g.At, client),
-					max(0, l.Running-stay.Mine), g.common(lowest.Without(g.At, client), client)))
+					max(0, l.Running-stay.Mine), g.common(l, lowest.Without(g.At, client), client)))
 			}
 		}
 		if want := set(i) - toll; e.Toll != want || e.Own != own {

@@ -2,6 +2,7 @@ package meeting
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -155,7 +156,7 @@ func TestAQuoteIsAside(t *testing.T) {
 			t.Errorf("it is quoted %+v, %+v", all, no)
 		}
 	})
-	if p.turn.Now() != now || !slices.Equal(p.Agents, before) || p.Kept != (round.Kept{}) {
+	if p.turn.Now() != now || !slices.Equal(p.Agents, before) || !reflect.DeepEqual(p.Kept, round.Kept{}) {
 		t.Error("a quote has moved something")
 	}
 }

@@ -136,6 +136,18 @@ func (r *Room) Record(c *round.Cleared) ledger.Record {
 	return rec
 }
 
+// Refuse notes that a task had waited until it was worth less than it cost, at each agent of the round to
+// which it might have gone.
+func (r *Room) Refuse(t *Task) {
+	var there []market.AgentID
+	for _, a := range r.Agents {
+		if r.forecasts.Goes(&t.Asks, &a.Forecast) {
+			there = append(there, market.AgentID(a.ID()))
+		}
+	}
+	r.Kept.Refuse(r.turn.Nano(), t.Client(), there)
+}
+
 // Gain is the most that a task would be worth beyond cost and fee: where best is, of agents that take tasks
 // now, or at one that takes none and may again: it is left alone for a moment, as it refused one, or has no
 // engine that answers, or is silent. any: there is an agent that may take it.

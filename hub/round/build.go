@@ -88,7 +88,7 @@ func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estim
 // set sets what slots cost, and would without the client of each waiter.
 func (p *Plan) set(from *estimate.Snapshot, waiters []estimate.Waiter, prices Prices) {
 	p.from, p.waiters, p.prices = from, waiters, prices
-	p.tolls.set(from, prices.Rates, prices.Kept.Refused(from.Now))
+	p.tolls.set(from, prices.Rates, prices.Kept.late(from.Now))
 	p.others.set(&p.tolls, from, waiters, prices.Rates)
 }
 

@@ -95,7 +95,7 @@ func (p *Plan) ground() (g market.Ground) {
 	for i, k := range c.Agents {
 		s := &p.tolls.slots[k]
 		g.Loads[i] = market.Load{Second: s.second, Service: s.service, Running: s.running,
-			Spare: p.from.Agents[k].Free > begin[r.Agents[i].Agent]}
+			Spare: p.from.Agents[k].Free > begin[r.Agents[i].Agent], Refused: s.refused}
 	}
 	for i, e := range r.Edges {
 		at, w := c.Agents[e.Agent], &p.waiters[c.Tasks[e.Task]]

@@ -21,6 +21,7 @@ type Kept struct {
 type refusal struct {
 	client string
 	at     int64
+	there  []market.AgentID // that it might have gone to
 }
 
 const keeps = 10 * time.Second
@@ -49,26 +50,26 @@ func (k *Kept) Share() uint32 {
 	return uint32(min(1, k.got/k.of) * market.FullShare)
 }
 
-// Refuse takes in that a task of a client had waited until it was worth less than it cost.
-func (k *Kept) Refuse(now int64, client string) {
+// Refuse takes in that a task of a client, which might have gone to some agents, had waited until it was
+// worth less than it cost.
+func (k *Kept) Refuse(now int64, client string, there []market.AgentID) {
 	i := slices.IndexFunc(k.refused[:], func(x refusal) bool { return x.client == client })
 	if i < 0 {
 		i = len(k.refused) - 1
 	}
 	copy(k.refused[1:], k.refused[:i])
-	k.refused[0] = refusal{client, now}
+	k.refused[0] = refusal{client, now, there}
 }
 
-// Refused returns the last clients whose tasks were refused so of late, if they make everybody pay, see
-// [market.Refuses].
-func (k *Kept) Refused(now int64) (clients []string) {
+// late returns those of the last ten seconds, if they are of two clients.
+func (k *Kept) late(now int64) (all []refusal) {
 	for _, x := range k.refused {
 		if x.client != "" && now-x.at < int64(keeps) {
-			clients = append(clients, x.client)
+			all = append(all, x)
 		}
 	}
-	if !market.Refuses(clients, "") {
+	if len(all) < 2 {
 		return nil
 	}
-	return clients
+	return all
 }

@@ -188,10 +188,12 @@ func TestWhoRunsBeyondTheSeatsEndsFirst(t *testing.T) {
 	}
 }
 
-// Refused tasks of two clients have everybody pay what everybody would pay, for ten seconds, but for a client
-// without whose own there is one: what its bids do to others they do not do to it.
+// Refused tasks of two clients that might have gone to an agent have everybody pay there what everybody would
+// pay, for ten seconds, but for a client without whose own there is one: what its bids do to others they do
+// not do to it.
 func TestRefusedTasksOfTwoClientsChargeOthersAll(t *testing.T) {
 	var k Kept
+	at := int64(0)
 	for i, step := range []struct {
 		after  time.Duration
 		client string // who is refused then; nobody: nobody
@@ -202,46 +204,62 @@ func TestRefusedTasksOfTwoClientsChargeOthersAll(t *testing.T) {
 		{time.Second, "dan", []string{"dan", "cyd", "bob"}}, {8 * time.Second, "", []string{"dan", "cyd"}},
 		{2 * time.Second, "", nil}, {time.Second, "bob", nil}, {0, "eve", []string{"eve", "bob"}},
 	} {
-		k.at += int64(step.after)
+		at += int64(step.after)
 		if step.client != "" {
-			k.Refuse(k.at, step.client)
+			k.Refuse(at, step.client, nil)
 		}
-		if got := k.Refused(k.at); !slices.Equal(got, step.want) {
+		var got []string
+		for _, x := range k.late(at) {
+			got = append(got, x.client)
+		}
+		if !slices.Equal(got, step.want) {
 			t.Errorf("step %d: refused are %v, want %v", i, got, step.want)
 		}
 	}
 
 	from := &estimate.Snapshot{Classes: []estimate.Class{{Own: time.Second}}, Agents: []estimate.Agent{
-		{ID: "a", Slots: 4, Running: 2}, {ID: "b", Slots: 4, Running: 2}}}
-	rates := market.Rates{Agents: map[market.AgentID]market.Rate{"a": {Price: 100}, "b": {Price: 130}}}
+		{ID: "a", Slots: 4, Running: 2}, {ID: "b", Slots: 4, Running: 2}, {ID: "c", Slots: 4, Running: 2}}}
+	rates := market.Rates{Agents: map[market.AgentID]market.Rate{"a": {Price: 100}, "b": {Price: 130},
+		"c": {Price: 150}}}
 	var waiters []estimate.Waiter
 	for _, c := range []string{"ann", "bob", "cyd", "dan"} {
 		waiters = append(waiters, estimate.Waiter{Client: c})
 	}
 	stay := market.Stay{Service: time.Second}
+	refused := func(client string, there ...market.AgentID) refusal {
+		return refusal{client: client, there: there}
+	}
 	for _, row := range []struct {
-		refused []string
-		toll    market.Credits   // of who begins at b
+		refused []refusal
+		agent   int32
+		toll    market.Credits   // of who begins there
 		charged []market.Credits // of that, each of the four
 	}{
-		{nil, 30, []market.Credits{30, 30, 30, 30}},
-		{[]string{"ann", "bob"}, 130, []market.Credits{30, 30, 130, 130}},
-		{[]string{"ann", "bob", "cyd"}, 130, []market.Credits{130, 130, 130, 130}},
+		{nil, 1, 30, []market.Credits{30, 30, 30, 30}},
+		{[]refusal{refused("ann", "a", "b"), refused("bob", "b")}, 1, 130,
+			[]market.Credits{30, 30, 130, 130}},
+		{[]refusal{refused("ann", "a", "b"), refused("bob", "b")}, 2, 50, []market.Credits{50, 50, 50, 50}},
+		{[]refusal{refused("ann", "a", "c"), refused("bob", "b")}, 1, 30, []market.Credits{30, 30, 30, 30}},
+		{[]refusal{refused("ann", "b"), refused("bob", "b"), refused("cyd", "b", "c")}, 1, 130,
+			[]market.Credits{130, 130, 130, 130}},
+		{[]refusal{refused("ann", "b"), refused("bob", "b"), refused("cyd", "c")}, 1, 130,
+			[]market.Credits{30, 30, 130, 130}},
 	} {
 		var tolls Tolls
 		var others Others
 		tolls.set(from, &rates, row.refused)
 		others.set(&tolls, from, waiters, &rates)
-		if got := tolls.Of(1, stay); got != row.toll {
-			t.Errorf("%v were refused: the toll is %d, want %d", row.refused, got, row.toll)
+		if got := tolls.Of(row.agent, stay); got != row.toll {
+			t.Errorf("%v were refused: the toll at %d is %d, want %d", row.refused, row.agent, got, row.toll)
 		}
 		for i, w := range waiters {
 			got := row.toll
 			if x := others.Without(w.Client); x != nil {
-				got = min(got, x.Of(1, stay))
+				got = min(got, x.Of(row.agent, stay))
 			}
 			if got != row.charged[i] {
-				t.Errorf("%v were refused: %s is charged %d, want %d", row.refused, w.Client, got, row.charged[i])
+				t.Errorf("%v were refused: %s is charged %d at %d, want %d", row.refused, w.Client, got, row.agent,
+					row.charged[i])
 			}
 		}
 	}

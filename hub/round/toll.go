@@ -11,9 +11,10 @@ import (
 // Tolls hold the prices of slots in one round.
 type Tolls struct {
 	slots   []slot         // of each agent
-	common  market.Credits // what everybody would pay, where nobody does
+	common  market.Credits // what everybody would pay
 	least   int            // where that is; -1: nobody pays anything
-	refused []string       // clients, for whose sake everybody pays it; see [market.Refuses]
+	refused []string       // clients, for whose sake everybody does: see [market.Refuses]
+	but     string         // the client without whom they are
 }
 
 // slot holds the inputs of one agent's tolls.
@@ -22,6 +23,7 @@ type slot struct {
 	running int
 	service time.Duration // for which a task of its class keeps what is short
 	bound   bool          // and that is the time for prompts
+	refused uint8         // see [market.Load]
 }
 
 // clocked is the time of a snapshot as a record says it.
@@ -30,7 +32,7 @@ func clocked(from *estimate.Snapshot) int64 { return max(0, from.Now/int64(time.
 // set makes them those of a round with these agents, in the memory that they have. Everybody would pay the
 // least toll of those that run something. It depends on no task, and on no model that a task names. Where
 // nobody is refused it moves nobody, so nobody does.
-func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates, refused []string) {
+func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates, refused []refusal) {
 	at := clocked(from)
 	t.slots, t.least, t.common = slices.Grow(t.slots[:0], len(from.Agents)), -1, 0
 	known := rates.At(at)
@@ -46,11 +48,17 @@ func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates, refused []stri
 			t.least, t.common = i, c
 		}
 	}
-	t.refused = nil
-	if t.common == 0 {
+	if t.refused = t.refused[:0:0]; t.common == 0 {
 		t.least = -1
-	} else if t.refused = refused; market.Refuses(refused, "") {
-		t.common = 0
+		return
+	}
+	for i, x := range refused {
+		t.refused = append(t.refused, x.client)
+		for k := range from.Agents {
+			if _, in := slices.BinarySearch(x.there, from.Agents[k].ID); in {
+				t.slots[k].refused |= 1 << i
+			}
+		}
 	}
 }
 
@@ -89,16 +97,12 @@ func (o *Others) set(whole *Tolls, from *estimate.Snapshot, waiters []estimate.W
 		}
 	}
 	for _, client := range whole.refused {
-		if !market.Refuses(whole.refused, client) {
-			o.own(client)
-		}
+		o.own(client)
 	}
-	for client, i := range o.by { // everybody would pay what is paid at the same agent as with the client
-		if i == 0 || whole.least < 0 || market.Refuses(whole.refused, client) {
-			continue
+	for i := range o.list { // everybody would pay what is paid at the same agent as with the client
+		if x := &o.list[i]; x.least >= 0 {
+			x.common = market.PerSecond(x.slots[x.least].second, x.slots[x.least].service)
 		}
-		x := &o.list[i-1]
-		x.common = market.PerSecond(x.slots[x.least].second, x.slots[x.least].service)
 	}
 }
 
@@ -114,7 +118,8 @@ func (o *Others) own(client string) *Tolls {
 	k := len(o.list)
 	o.list = slices.Grow(o.list, 1)[:k+1] // with the memory that it has
 	x := &o.list[k]
-	*x = Tolls{slots: append(x.slots[:0], o.whole.slots...), least: o.whole.least}
+	*x = Tolls{slots: append(x.slots[:0], o.whole.slots...), least: o.whole.least, refused: o.whole.refused,
+		but: client}
 	o.by[client] = int32(k + 1)
 	return x
 }
@@ -132,6 +137,9 @@ func (t *Tolls) Of(i int32, stay market.Stay) market.Credits {
 	s := &t.slots[i]
 	if s.second == 0 {
 		return 0
+	}
+	if market.Refuses(t.refused, s.refused, t.but) {
+		return stay.Toll(s.second, s.running, 0)
 	}
 	return stay.Toll(s.second, s.running, t.common)
 }

@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 113_910
-	mostHub     = 18_831
+	mostProduct = 113_974
+	mostHub     = 18_852
 	mostRoot    = 1_377 // package hub itself, which wires its rooms
 )
 
