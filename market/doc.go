@@ -98,8 +98,8 @@
 //   - forecasts of when seats come, and of first tokens, are the hub's. A client that knows better has
 //     another value for a seat to come than the one that is counted for it
 //   - a seat to come is no promise: who comes later with dearer seconds goes first. With a tenth too much to
-//     do, clients of cheap seconds gain 4 to 5 % by saying half their patience: first tokens come three times
-//     as soon for a tenth more. No other fixed lie surely gained 2 %, and most lost ("lab economics")
+//     do, clients of cheap seconds gain 4 to 7 % by saying half their patience, or that seconds or answers
+//     are worth more. No other fixed lie surely gained 2 %, and most lost ("lab economics")
 //   - a seat to come is not paid. What a task says while it waits moves what others are charged meanwhile,
 //     and the prices by which later tolls are made. Six tasks worth thousands of times the others', cancelled
 //     after 5 ms of each 700, raised what these pay by a third where slots were short, after 60 ms by six
