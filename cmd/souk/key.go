@@ -237,7 +237,7 @@ func tellBill(w io.Writer, k *bus.APIKey, cards map[string]bus.Cards) {
 		rule = fmt.Sprintf("%s credits, where it has %d tokens and an answer of %d, nothing of it in a cache",
 			fromTo(least, most), usualTask.Prompt, usualTask.Output)
 	}
-	crowded := "what its wait would cost others, by default 6 % of a usual task for each second"
+	crowded := "what others lose by it: by default 6 % of a usual task a second, and more where some are refused"
 	if k.Terms.Worth != nil {
 		crowded = "what others would pay for its slot, never more than the " + k.Terms.Worth.String() +
 			" credits that it is worth"
