@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"souk/bus/bustest"
 	"souk/cmd/local"
 )
 
@@ -307,6 +308,9 @@ func TestConsole(t *testing.T) {
 
 	t.Run("pages", func(t *testing.T) {
 		f.watcher.Look()
+		bustest.Eventually(t, "the hub says what it sells", func() bool {
+			return len(speaking(f.watcher.Hubs(), time.Now())) > 0
+		})
 		for path, want := range map[string][]string{
 			"/": {"All is well", "Free slots", "of 4", "Paid in, ever", "treasury",
 				"gateway", "door"},
