@@ -43,16 +43,6 @@ type Checkpoint struct {
 	Root   tree.Hash // of the tree of so many
 }
 
-// Origin names a journal among those of all markets. It is the name of the keys of its writer.
-func Origin(market, journal string) (string, error) {
-	origin := market + "/" + journal
-	if market == "" || journal == "" || !validName(origin) {
-		return "", fmt.Errorf("journal %q of market %q cannot be named in a checkpoint: a name has no space, no "+
-			"'+' and at most %d bytes", journal, market, maxName)
-	}
-	return origin, nil
-}
-
 // maxName bounds the name of a key or an origin, in bytes: as cosignatures can carry.
 const maxName = 255
 

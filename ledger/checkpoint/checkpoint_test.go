@@ -405,12 +405,6 @@ func TestKeysOfWitnesses(t *testing.T) {
 	if _, err := NewCosigner(skey); err == nil {
 		t.Error("a writer's key serves as a witness's")
 	}
-	if _, err := Origin("a market", "hub"); err == nil {
-		t.Error("an origin with a space")
-	}
-	if o, err := Origin("market", "hub"); err != nil || o != "market/hub" {
-		t.Error(o, err)
-	}
 }
 
 // A proof file has 2 KB at most, with a record as they are and three cosignatures.

@@ -12,7 +12,7 @@ import (
 // ever fall. So whoever wants a part of a log finds the segment in which that begins by the first frames of a
 // few, and what somebody made of a segment belongs to it, and to no other journal, by two checksums.
 
-// Segment is one file of a log.
+// Segment names one file of a log.
 type Segment struct {
 	Path        string
 	Bytes       int64
