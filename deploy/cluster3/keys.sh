@@ -1,12 +1,13 @@
 #!/bin/sh
-# Makes the keys of a market on three machines, once, in souk-data-1/auth, and what machines 2 and 3 need of them in
-# souk-data-2/auth and souk-data-3/auth, which you then bring there:
+# Makes the keys of a market on three machines, once, in souk-data-1/auth, and what machines 2 and 3 need of
+# them in souk-data-2/auth and souk-data-3/auth, which you then bring there:
 #
 #   deploy/cluster3/keys.sh
 #   for n in 2 3; do rsync -a souk-data-$n/ MACHINE-$n:DIRECTORY/souk-data-$n/; done
 #
-# The keys that sign stay on machine 1: who has these can be anybody. Run it again after `souk auth add` or `renew`, and
-# before server.pem and peer.pem end (90 days): what is there stays as it is, and what is new is copied.
+# The keys that sign stay on machine 1: who has these can be anybody. Run it again after `souk auth add` or
+# `renew`, and before server.pem and peer.pem end (90 days): what is there stays as it is, and what is new
+# is copied.
 set -eu
 
 here=$(dirname "$0")

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Makes creds of each pod of the chart in DATA/auth, where there are none, and prints the secrets that hold them:
+# Makes creds of each pod of the chart in DATA/auth, where there are none, and prints the secrets that hold
+# them:
 #
 #   deploy/helm/secrets.sh RELEASE COMPONENT=REPLICAS ... | kubectl apply --server-side -f -
 #   deploy/helm/secrets.sh souk treasury=1 hub-general=2 classifier=2 gateway=2 engine-llama=2 | ...
 #   deploy/helm/secrets.sh souk agentd=NODE,NODE | ...       # of the DaemonSet: the names of its nodes, a hundred at most
 #
-# DATA is SOUK_DATA (default souk-data), commands are those in BIN (default bin); it needs kubectl, and no cluster. Of
-# agents of a DaemonSet it takes the ports in PORTS (default 8000 to 8007). Run it again after `souk auth renew`.
+# DATA is SOUK_DATA (default souk-data), commands are those in BIN (default bin); it needs kubectl, and no
+# cluster. Of agents of a DaemonSet it takes the ports in PORTS (default 8000 to 8007). Run it again after
+# `souk auth renew`.
 set -eu
 
 [ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
