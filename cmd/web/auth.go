@@ -54,8 +54,7 @@ func Token(data string, role Role, anew bool) (string, error) {
 	token, err := local.ReadKey(path)
 	if err == nil && len(token) < leastToken {
 		err = fmt.Errorf("token %s has %d characters: make another by `souk console token %s --new`", path,
-			len(token),
-			role)
+			len(token), role)
 	}
 	return token, err
 }

@@ -145,9 +145,8 @@ func asked(r *http.Request) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{
 		"model": cmp.Or(strings.TrimSpace(r.PostForm.Get("model")), "auto"), "max_tokens": most,
-		"stream":         true,
-		"stream_options": map[string]bool{"include_usage": true},
-		"messages":       []map[string]string{{"role": "user", "content": prompt}},
+		"stream": true, "stream_options": map[string]bool{"include_usage": true},
+		"messages": []map[string]string{{"role": "user", "content": prompt}},
 	})
 }
 

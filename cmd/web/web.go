@@ -94,9 +94,8 @@ func Start(c Config, market *local.Lookout, log *slog.Logger) (*Server, error) {
 	case remote != nil && !errors.Is(remote, daemon.ErrRemote):
 		return nil, remote
 	case remote != nil && c.Cert == "":
-		return nil,
-			fmt.Errorf("%w: beyond this machine it speaks TLS alone: give a certificate and its key, or "+
-				"reach it by a tunnel", remote)
+		return nil, fmt.Errorf("%w: beyond this machine it speaks TLS alone: give a certificate and its key, "+
+			"or reach it by a tunnel", remote)
 	}
 	for _, role := range Roles {
 		if _, err := Token(c.Data, role, false); err != nil {
@@ -133,8 +132,7 @@ func Start(c Config, market *local.Lookout, log *slog.Logger) (*Server, error) {
 	}
 	s.server = &http.Server{Handler: handler, TLSConfig: secure, ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout: pageWithin, WriteTimeout: 2 * pageWithin, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       logNothing}
+		MaxHeaderBytes: 16 << 10, ErrorLog: logNothing}
 	l = netutil.LimitListener(l, mostConnections)
 	serve := func() error { return s.server.Serve(l) }
 	if secure != nil {
