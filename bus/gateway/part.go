@@ -25,6 +25,8 @@ type part struct {
 
 	again bool     // it was held back before
 	why   *refusal // then: with which words
+	doubt error    // what was said when nobody knew what became of it
+	asked int      // how often it was sent again since
 
 	over atomic.Bool // nothing of it is of any use any more, or until it is asked for again
 
@@ -115,6 +117,9 @@ func (p *part) begin() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case p.a.givenUp() && p.doubt != nil:
+		p.fail(p.doubt)
+		return true
 	case p.a.givenUp():
 		p.fail(errLeft)
 		return true
@@ -174,7 +179,10 @@ func (p *part) verdict() bool {
 		p.fail(p.why) // that it waited for
 		return false
 	case err != nil:
-		if !p.holdBack(err) {
+		if p.doubt != nil && bus.CodeOf(err).Unsaid() {
+			err = p.doubt // as it was
+		}
+		if !p.holdBack(err) && !p.askAgain(err) {
 			p.fail(err)
 		}
 		return false
@@ -185,6 +193,25 @@ func (p *part) verdict() bool {
 		go p.a.goOn()
 	}
 	p.tellKnown()
+	return true
+}
+
+// askedAgain is how often a task is sent again of which nobody has said what became of it.
+const askedAgain = 3
+
+// askAgain has a task sent once more, in a second, two and four, where the market says that it does not know
+// what became of it: a hub that stops, or is started again, may have it. Whoever sent it is to send it again
+// under its id, by which it is looked for first, and served and paid once; but who asked for it over HTTP has
+// not heard of that id. It reports whether it is sent again. The lock is held.
+func (p *part) askAgain(err error) bool {
+	if bus.CodeOf(err) != bus.CodeUnknown || errors.Is(err, bus.ErrClosed) || p.asked == askedAgain ||
+		p.a.givenUp() || p.a.late(time.Now()) {
+		return false
+	}
+	p.letGo()
+	p.doubt = err
+	time.AfterFunc(time.Second<<p.asked, func() { p.begin() })
+	p.asked++
 	return true
 }
 
