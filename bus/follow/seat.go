@@ -21,15 +21,11 @@ type Seat struct {
 	Key      string
 	Who      string        // whose it is, in messages: "door door-1"
 	Else     string        // what a second one does instead, in the error that refuses it
-	TTL      time.Duration // of its lease
-	// names this process to who comes after it, and may see that it has died; "": its lease runs out instead
-	Life  string
-	Ended func(life string) (ended bool, why string) // nil: of no life is it known
-	Log   *slog.Logger
+	TTL      time.Duration // of its lease, for which one that was killed keeps out who comes after it
+	Log      *slog.Logger
 
 	lease bus.Lease // nil: not permitted
 	own   string    // the value of its own lease
-	why   string    // nothing proves that who has it has ended
 }
 
 // holder is the value of a seat's key, and what values of leaderships say of who leads.
@@ -81,12 +77,11 @@ const (
 	takeSlack = 3 * time.Second
 )
 
-// Take waits out the lease of a holder that has died, and fails if one lives. The lease of an earlier life
-// that is known to have ended is not waited for.
+// Take waits out the lease of a holder that has died, and fails if one lives.
 func (s *Seat) Take(ctx context.Context) error {
 	if s.own == "" {
 		host, _ := os.Hostname()
-		own := holder{Host: host, PID: os.Getpid(), Started: time.Now().UTC(), Life: s.Life}
+		own := holder{Host: host, PID: os.Getpid(), Started: time.Now().UTC()}
 		value, err := json.Marshal(own)
 		if err != nil {
 			return err
@@ -126,7 +121,7 @@ func (s *Seat) Take(ctx context.Context) error {
 			said, more := "waiting to be the market's only "+s.Who, []any{"err", err}
 			if held {
 				said += ": the lease of one that has died ends by itself, one that lives keeps this one out"
-				more = append(more, "held_by", s.who(ctx), "lease", s.TTL, "why", s.why)
+				more = append(more, "held_by", s.who(ctx), "lease", s.TTL)
 			}
 			s.Log.Warn(said, more...)
 		}
@@ -144,25 +139,11 @@ func since(first *time.Time, now time.Time) time.Duration {
 	return now.Sub(*first)
 }
 
-// evict ends the lease that an earlier life has left behind, or this one had lost. It reports whether it
-// ended one.
+// evict ends a lease of its own that was lost, and is still there. It reports whether it ended one.
 func (s *Seat) evict(ctx context.Context) bool {
-	var h holder
-	var own bool
-	s.why = ""
-	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) (ended bool) {
-		h, own = holderOf(kv.Value), string(kv.Value) == s.own
-		if own || s.Ended == nil {
-			return own
-		}
-		ended, s.why = s.Ended(h.Life)
-		return ended
-	})
-	switch {
-	case evicted && own:
+	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) bool { return string(kv.Value) == s.own })
+	if evicted {
 		s.Log.Info("the lease that this " + s.Who + " had lost is ended")
-	case evicted:
-		s.Log.Info("the lease of an earlier life of this "+s.Who+" is ended", "pid", h.PID)
 	}
 	return evicted
 }

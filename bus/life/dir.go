@@ -64,11 +64,7 @@ func Take(path string) (*Dir, error) {
 	}
 	d := &Dir{path: path, lock: lock}
 	id, changed, known := stamp(lock.File)
-	what := file
-	if !known {
-		what = 0
-	}
-	d.own = begin(what, id)
+	d.own = begin(id, known)
 	d.read(changed)
 	d.touch()
 	return d, nil
@@ -245,7 +241,7 @@ func (d *Dir) differs(l Life) string {
 	if why := l.place(d.own); why != "" {
 		return why
 	}
-	if l.What != d.own.What || l.ID != d.own.ID {
+	if l.ID != d.own.ID {
 		return "this directory is a copy of the one that it had, or was made anew: LOCK is another file"
 	}
 	return ""

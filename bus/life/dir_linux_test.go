@@ -231,7 +231,7 @@ func TestLivesFromElsewhere(t *testing.T) {
 		"LOCK is another file":  func(l *Life) { l.ID[1]++ },
 		"LOCK is another file ": func(l *Life) { l.ID[0]++ },
 		"was made anew":         func(l *Life) { l.ID[2]++ },
-		"is a copy":             func(l *Life) { l.What = process },
+		"is a copy":             func(l *Life) { l.ID = [3]uint64{} },
 		"does not say":          func(l *Life) { *l = Life{Name: l.Name} },
 	} {
 		own := d.own

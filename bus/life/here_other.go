@@ -10,9 +10,3 @@ import "os"
 func here() (machine, boot string) { return "", "" }
 
 func stamp(*os.File) (id [3]uint64, changed uint64, known bool) { return id, 0, false }
-
-func spaceOf() (uint64, error) { return 0, errNone }
-
-func beganAt(int) (uint64, error) { return 0, errNone }
-
-func gone(int) bool { return false }

@@ -4,8 +4,7 @@
 // # What is proof
 //
 // A life names the machine that it runs on, the machine's boot, and what it holds there: the file LOCK of its
-// directory, by device, inode and time of birth ([Dir]), or, without a directory, its process ([Process]).
-// That an earlier life of a directory has ended is proven by the lock on that very file, which is ours now:
+// directory, by device, inode and time of birth ([Dir]). That an earlier life of a directory has ended is proven by the lock on that very file, which is ours now:
 // within one boot of one machine no two files that are open have one device and inode, and one file's lock
 // has one holder. So a life that is found in a copy of the directory proves nothing, as its LOCK is another
 // file. Nor does one of another boot or machine, where the same numbers may be those of another file: a disk
@@ -30,23 +29,15 @@ import (
 
 // Life is a run of a process, as it stands in LIVES and in the registry. Its text is
 //
-//	NAME.MACHINE.BOOT.WHAT-A-B-C
+//	NAME.MACHINE.BOOT.f-A-B-C
 //
-// where NAME is random, MACHINE and BOOT are digests, WHAT is "f" for a file of device A, inode B and birth
-// C, or "p" for a process of the namespaces A and number B that began at C. "NAME" alone is a life of which
-// nothing is known, where the system tells too little.
+// where NAME is random, MACHINE and BOOT are digests, and LOCK is the file of device A, inode B and birth C.
+// "NAME" alone is a life of which nothing is known, where the system tells too little.
 type Life struct {
 	Name          string
 	Machine, Boot string
-	What          byte
 	ID            [3]uint64
 }
-
-// The kinds of what a life holds.
-const (
-	file    byte = 'f'
-	process byte = 'p'
-)
 
 // maxText is the longest text of a life, in bytes.
 const maxText = nameLen + 1 + digestLen + 1 + digestLen + 2 + 3*17
@@ -80,10 +71,9 @@ func Parse(text string) (Life, error) {
 	}
 	l.Machine, l.Boot = fields[1], fields[2]
 	what := strings.Split(fields[3], "-")
-	if len(what) != 1+len(l.ID) || what[0] != string(file) && what[0] != string(process) {
+	if len(what) != 1+len(l.ID) || what[0] != "f" {
 		return Life{}, errNone
 	}
-	l.What = what[0][0]
 	for i := range l.ID {
 		n, err := strconv.ParseUint(what[1+i], 16, 64)
 		if err != nil || strconv.FormatUint(n, 16) != what[1+i] {
@@ -108,17 +98,17 @@ func plain(s string, n int) bool {
 }
 
 func (l Life) String() string {
-	if l.What == 0 {
+	if l.Machine == "" {
 		return l.Name
 	}
-	return fmt.Sprintf("%s.%s.%s.%c-%x-%x-%x", l.Name, l.Machine, l.Boot, l.What, l.ID[0], l.ID[1], l.ID[2])
+	return fmt.Sprintf("%s.%s.%s.f-%x-%x-%x", l.Name, l.Machine, l.Boot, l.ID[0], l.ID[1], l.ID[2])
 }
 
-// begin makes a new life of what is held here.
-func begin(what byte, id [3]uint64) Life {
+// begin makes a new life that holds the file of an id, if that is known.
+func begin(id [3]uint64, known bool) Life {
 	l := Life{Name: rand.Text()}
-	if machine, boot := here(); machine != "" && boot != "" && what != 0 {
-		l.Machine, l.Boot, l.What, l.ID = machine, boot, what, id
+	if machine, boot := here(); machine != "" && boot != "" && known {
+		l.Machine, l.Boot, l.ID = machine, boot, id
 	}
 	return l
 }
@@ -126,9 +116,9 @@ func begin(what byte, id [3]uint64) Life {
 // place says why a life is not of this machine and boot, which are those of own; "" if it is.
 func (l Life) place(own Life) string {
 	switch {
-	case own.What == 0:
+	case own.Machine == "":
 		return "this system does not say which machine and boot it is, or which file a lock is on"
-	case l.What == 0:
+	case l.Machine == "":
 		return "it does not say where it began"
 	case l.Machine != own.Machine:
 		return "it began on another machine, or in another container"

@@ -32,7 +32,7 @@ const sample = "AAAAAAAAAAAAAAAAAAAAAAAAAA.BBBBBBBBBBBBBBBB.CCCCCCCCCCCCCCCC.f-1
 
 func TestParse(t *testing.T) {
 	l, err := Parse(sample)
-	if err != nil || l.String() != sample || l.What != file || l.ID != [3]uint64{1, 2, 3} {
+	if err != nil || l.String() != sample || l.ID != [3]uint64{1, 2, 3} {
 		t.Errorf("%+v, %v", l, err)
 	}
 	for name, text := range hostile {
@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	l = Life{Name: strings.Repeat("7", nameLen), Machine: strings.Repeat("A", digestLen),
-		Boot: strings.Repeat("B", digestLen), What: process, ID: [3]uint64{1<<64 - 1, 1<<64 - 1, 1<<64 - 1}}
+		Boot: strings.Repeat("B", digestLen), ID: [3]uint64{1<<64 - 1, 1<<64 - 1, 1<<64 - 1}}
 	if got, err := Parse(l.String()); err != nil || got != l || len(l.String()) != maxText {
 		t.Errorf("the longest has %d bytes of %d: %+v, %v", len(l.String()), maxText, got, err)
 	}
@@ -57,9 +57,6 @@ func FuzzParse(f *testing.F) {
 		l, err := Parse(text)
 		if err == nil && l.String() != text {
 			t.Errorf("%q is read as %q", text, l)
-		}
-		if ended, why := ProcessEnded(text); ended == (why != "") {
-			t.Errorf("%q: ended %v, as %q", text, ended, why)
 		}
 	})
 }

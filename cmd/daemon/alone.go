@@ -7,7 +7,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
-	"souk/bus/life"
 )
 
 // aloneTTL is how long a killed process keeps the next one of its id waiting: the shortest lease that a busy
@@ -21,8 +20,7 @@ func (p *Process) Alone(ctx context.Context, l *Link, key string, role bus.Role,
 	run func(context.Context) error) error {
 	seat := &follow.Seat{Registry: l.Registry, Key: key, Who: fmt.Sprintf("%s %s", role, id),
 		Else: fmt.Sprintf("stop that one, or give this one an id and creds of its own: %s, and souk auth add %s "+
-			"NAME", field, role), TTL: aloneTTL, Life: life.Process(), Ended: life.ProcessEnded,
-		Log: p.Log}
+			"NAME", field, role), TTL: aloneTTL, Log: p.Log}
 	p.Awaits(func() string { return "another process may have the id " + id })
 	if err := seat.Take(ctx); err != nil {
 		return err
