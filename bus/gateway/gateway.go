@@ -43,7 +43,6 @@ type Server struct {
 	c     Config
 	d     Deps
 	keys  *keyring
-	awake *awake
 	items *items
 	lines *sight.Lines
 	ready chan struct{}
@@ -110,7 +109,7 @@ func New(c Config, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
+	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log),
 		lines: sight.NewLines(d.Log, c.Requests),
 		ready: make(chan struct{}),
 		hubs:  map[string]heard{}, open: map[*answer]struct{}{},
@@ -174,14 +173,13 @@ func (s *Server) Run(ctx context.Context) error {
 				s.items.forget(bus.LastElement(key))
 				s.revoked()
 			},
-			Synced: known, Anew: s.awake.anew, Log: s.d.Log, Every: lookEvery,
+			Synced: known, Log: s.d.Log, Every: lookEvery,
 			Tick: func() {
 				s.revoked()
 				s.items.expired(time.Now())
 			},
 		})
 	}()
-	go s.awake.run(life)
 	select {
 	case <-synced:
 	case <-ctx.Done():
@@ -229,7 +227,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serve(server *http.Server) error {
 	l := netutil.LimitListener(narrow{s.d.Listener}, s.c.MaxConns)
 	if s.c.ProxyHeader {
-		l = headed{l, s.proxies, s.c.HeaderWithin}
+		l = headed(l, s.proxies, s.c.HeaderWithin)
 	}
 	counted := counting{Listener: l, memory: &s.memory, traffic: &s.measures}
 	switch {

@@ -1,17 +1,14 @@
 package gateway
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/pires/go-proxyproto"
 )
 
 // networks are addresses that are trusted to say for whom they ask.
@@ -87,120 +84,20 @@ func (s *Server) asker(r *http.Request) string {
 	return at.String()
 }
 
-// headed takes connections that begin with a header of the PROXY protocol: of trusted addresses alone.
-type headed struct {
-	net.Listener
-	from   networks
-	within time.Duration
-}
-
-func (l headed) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.from.have(addressIn(c.RemoteAddr().String())) {
-			return &headedConn{Conn: c, within: l.within}, nil
-		}
-		c.Close()
-	}
-}
-
-// headedConn is a connection of the address that its header names. Who accepts does not wait for that.
-type headedConn struct {
-	net.Conn
-	within time.Duration
-	once   sync.Once
-	at     net.Addr
-	err    error
-}
-
-func (c *headedConn) read() {
-	c.SetReadDeadline(time.Now().Add(c.within))
-	var at netip.AddrPort
-	at, c.err = readProxyHeader(c.Conn)
-	if c.at = c.Conn.RemoteAddr(); at.IsValid() {
-		c.at = net.TCPAddrFromAddrPort(at)
-	}
-	if c.SetReadDeadline(time.Time{}); c.err != nil {
-		c.Close()
-	}
-}
-
-func (c *headedConn) RemoteAddr() net.Addr {
-	c.once.Do(c.read)
-	return c.at
-}
-
-func (c *headedConn) Read(p []byte) (int, error) {
-	if c.once.Do(c.read); c.err != nil {
-		return 0, c.err
-	}
-	return c.Conn.Read(p)
-}
-
-const (
-	signature  = "\r\n\r\n\x00\r\nQUIT\n" // of version 2
-	longestV1  = 107
-	mostExtras = 4 << 10 // bytes of a header of version 2, of which an address has 36 at most
-)
-
-var errNoProxyHeader = errors.New("the connection does not begin with a header of the PROXY protocol")
-
-// readProxyHeader reads a header of either version, and nothing behind it. An address that is not valid is
-// the connection's own.
-func readProxyHeader(r io.Reader) (at netip.AddrPort, err error) {
-	head := make([]byte, len(signature), longestV1)
-	if _, err := io.ReadFull(r, head); err != nil {
-		return at, err
-	}
-	if string(head) == signature {
-		return readV2(r)
-	}
-	for !bytes.HasSuffix(head, []byte("\r\n")) {
-		if len(head) == longestV1 || !bytes.HasPrefix(head, []byte("PROXY ")) {
-			return at, errNoProxyHeader
-		}
-		head = head[:len(head)+1]
-		if _, err := io.ReadFull(r, head[len(head)-1:]); err != nil {
-			return at, err
-		}
-	}
-	words := strings.Split(strings.TrimSuffix(string(head), "\r\n"), " ")
-	if len(words) > 1 && words[0] == "PROXY" && words[1] == "UNKNOWN" {
-		return at, nil
-	}
-	if len(words) != 6 || words[0] != "PROXY" || words[1] != "TCP4" && words[1] != "TCP6" {
-		return at, errNoProxyHeader
-	}
-	at, err = netip.ParseAddrPort(net.JoinHostPort(words[2], words[4]))
-	if err == nil && at.Addr().Is4() != (words[1] == "TCP4") {
-		err = errNoProxyHeader
-	}
-	return at, err
-}
-
-func readV2(r io.Reader) (at netip.AddrPort, err error) {
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(r, head); err != nil {
-		return at, err
-	}
-	size := int(binary.BigEndian.Uint16(head[2:]))
-	if head[0]>>4 != 2 || head[0]&15 > 1 || size > mostExtras {
-		return at, errNoProxyHeader
-	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return at, err
-	}
-	bytes, proxied := map[byte]int{1: 4, 2: 16}[head[1]>>4], head[0]&15 == 1
-	switch {
-	case !proxied || bytes == 0: // it speaks for itself, as when it looks whether the gateway lives
-		return at, nil
-	case size < 2*bytes+4:
-		return at, errNoProxyHeader
-	}
-	a, _ := netip.AddrFromSlice(data[:bytes])
-	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(data[2*bytes:])), nil
+// headed takes connections that begin with a header of the PROXY protocol, of trusted addresses alone. Who
+// accepts does not wait for that; a header that names no address of TCP leaves the connection its own.
+func headed(l net.Listener, from networks, within time.Duration) net.Listener {
+	return &proxyproto.Listener{Listener: l, ReadHeaderTimeout: within,
+		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+			if !from.have(addressIn(o.Upstream.String())) {
+				return proxyproto.REJECT, proxyproto.ErrInvalidUpstream
+			}
+			return proxyproto.REQUIRE, nil
+		},
+		ValidateHeader: func(h *proxyproto.Header) error {
+			if _, tcp := h.SourceAddr.(*net.TCPAddr); !tcp {
+				h.Command = proxyproto.LOCAL
+			}
+			return nil
+		}}
 }

@@ -75,15 +75,10 @@ func (m *Message) take(dst []byte, p *piece) ([]byte, error) {
 	if text := string(appendQuoted(nil, p.refusal)) + p.text; text != "" {
 		dst = m.say(dst, sayText, text)
 	}
-	if len(p.calls) == 0 {
-		return dst, nil
-	}
-	parts, err := callParts(p.calls)
-	for i := range parts {
-		if err == nil {
-			dst, err = m.callPart(dst, &parts[i])
-		}
-	}
+	err := eachCall(p.calls, len(m.calls), func(i int, part *callPart) (err error) {
+		dst, err = m.callPart(dst, i, part)
+		return err
+	})
 	return dst, err
 }
 
@@ -127,11 +122,7 @@ func (m *Message) close(dst []byte, b *messageBlock) []byte {
 }
 
 // callPart takes in a part of a tool call. Its arguments are kept, to know when they are whole.
-func (m *Message) callPart(dst []byte, p *callPart) ([]byte, error) {
-	i := p.at()
-	if i < 0 || i > len(m.calls) || i >= bus.MaxCalls {
-		return dst, forged("it has part of tool call %d where %d have begun", i, len(m.calls))
-	}
+func (m *Message) callPart(dst []byte, i int, p *callPart) ([]byte, error) {
 	if i == len(m.calls) {
 		b := &messageBlock{kind: sayCall, name: p.Function.Name,
 			id: cmp.Or(p.ID, "toolu_"+m.shape.ID+"_"+strconv.Itoa(i))}

@@ -112,19 +112,11 @@ func (r *Response) take(dst []byte, p *piece) ([]byte, error) {
 	case len(logs) > 0:
 		r.early = append(r.early, bytes.Clone(logs))
 	}
-	if len(p.calls) == 0 {
-		return dst, nil
-	}
-	parts, err := callParts(p.calls)
-	if err != nil {
-		return dst, err
-	}
-	for i := range parts {
-		if dst, err = r.callPart(dst, &parts[i]); err != nil {
-			return dst, err
-		}
-	}
-	return dst, nil
+	err := eachCall(p.calls, len(r.calls), func(i int, part *callPart) (err error) {
+		dst, err = r.callPart(dst, i, part)
+		return err
+	})
+	return dst, err
 }
 
 // saysText reports whether a text is being said.
@@ -192,11 +184,7 @@ func (r *Response) added(dst []byte, x *outputItem) []byte {
 }
 
 // callPart takes in a part of a tool call.
-func (r *Response) callPart(dst []byte, p *callPart) ([]byte, error) {
-	i := p.at()
-	if i < 0 || i > len(r.calls) || i >= bus.MaxCalls {
-		return dst, forged("it has part of tool call %d where %d have begun", i, len(r.calls))
-	}
+func (r *Response) callPart(dst []byte, i int, p *callPart) ([]byte, error) {
 	if i == len(r.calls) {
 		dst = r.closeCall(r.closeNow(dst))
 		x := r.open(itemCall)

@@ -66,18 +66,7 @@ func (w *Whole) take(p *piece) error {
 	}
 	w.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls) + len(p.cites)
 	w.more += len(p.logs) + len(p.calls) + len(p.cites)
-	if len(p.calls) == 0 {
-		return nil
-	}
-	parts, err := callParts(p.calls)
-	if err != nil {
-		return err
-	}
-	for _, part := range parts {
-		i := part.at()
-		if i < 0 || i > len(w.calls) || i >= bus.MaxCalls {
-			return forged("it has part of tool call %d where %d have begun", i, len(w.calls))
-		}
+	return eachCall(p.calls, len(w.calls), func(i int, part *callPart) error {
 		if i == len(w.calls) {
 			w.calls = append(w.calls, call{kind: "function"})
 		}
@@ -85,8 +74,8 @@ func (w *Whole) take(p *piece) error {
 		c.id, c.kind = cmp.Or(part.ID, c.id), cmp.Or(part.Type, c.kind)
 		c.name = cmp.Or(c.name, part.Function.Name)
 		c.arguments = append(c.arguments, part.Function.Arguments...)
-	}
-	return nil
+		return nil
+	})
 }
 
 // callPart is a part of a tool call, as an event has it.
@@ -96,19 +85,32 @@ type callPart struct {
 	Function struct{ Name, Arguments string }
 }
 
-// at is the number of the call.
-func (p *callPart) at() int {
-	if p.Index == nil {
-		return 0
-	}
-	return *p.Index
-}
-
 func callParts(calls []byte) (parts []callPart, err error) {
 	if err := json.Unmarshal(calls, &parts); err != nil {
 		return nil, forged("%v", err)
 	}
 	return parts, nil
+}
+
+// eachCall calls take with every part of tool calls, and the number of its call, where so many have begun:
+// each call begins behind the one before it.
+func eachCall(calls []byte, begun int, take func(i int, p *callPart) error) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	parts, err := callParts(calls)
+	for k := 0; k < len(parts) && err == nil; k++ {
+		i := 0
+		if parts[k].Index != nil {
+			i = *parts[k].Index
+		}
+		if i < 0 || i > begun || i >= bus.MaxCalls {
+			return forged("it has part of tool call %d where %d have begun", i, begun)
+		}
+		begun = max(begun, i+1)
+		err = take(i, &parts[k])
+	}
+	return err
 }
 
 // choice writes it as choice number index.
