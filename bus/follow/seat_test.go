@@ -47,8 +47,8 @@ func TestWhoseSeatItIs(t *testing.T) {
 		registry := membus.New(1).Registry()
 		seat := func() *follow.Seat {
 			time.Sleep(time.Millisecond) // no two processes begin at once
-			return &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury", TTL: 5 * time.Second,
-				Log: slog.New(slog.DiscardHandler)}
+			return &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury",
+				TTL: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
 		}
 		is := func() string {
 			t.Helper()

@@ -4,13 +4,13 @@
 // # What is proof
 //
 // A life names the machine that it runs on, the machine's boot, and what it holds there: the file LOCK of its
-// directory, by device, inode and time of birth ([Dir]). That an earlier life of a directory has ended is proven by the lock on that very file, which is ours now:
-// within one boot of one machine no two files that are open have one device and inode, and one file's lock
-// has one holder. So a life that is found in a copy of the directory proves nothing, as its LOCK is another
-// file. Nor does one of another boot or machine, where the same numbers may be those of another file: a disk
-// that was cloned, or that two machines share. An inode that is used again has another birth, where the file
-// system tells births; where it does not, whoever had that inode open has closed it. A hard link and a bind
-// mount are the same file, and have its lock.
+// directory, by device, inode and time of birth ([Dir]). That an earlier life of a directory has ended is
+// proven by the lock on that very file, which is ours now: within one boot of one machine no two files that
+// are open have one device and inode, and one file's lock has one holder. So a life that is found in a copy
+// of the directory proves nothing, as its LOCK is another file. Nor does one of another boot or machine,
+// where the same numbers may be those of another file: a disk that was cloned, or that two machines share. An
+// inode that is used again has another birth, where the file system tells births; where it does not, whoever
+// had that inode open has closed it. A hard link and a bind mount are the same file, and have its lock.
 //
 // A network file system may let two machines lock one file. That is no matter, since a life of another
 // machine is never proof; processes of one machine are kept apart by its own kernel.

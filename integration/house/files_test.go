@@ -15,7 +15,6 @@ var opens = []string{"ReadFile", "Open", "OpenFile", "WriteFile", "Create"}
 var own = map[string]string{
 	"bus/regular":                      "all files",
 	"bus/life/here_linux.go":           "what the system says of itself",
-	"bus/life/process_linux.go":        "what the system says of a process",
 	"bus/natsauth/ca.go":               "a lock, judged before",
 	"ledger/journal/journal.go":        "a segment that was just read",
 	"ledger/journal/snapshot_write.go": "a directory, to sync it",
