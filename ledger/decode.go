@@ -194,7 +194,7 @@ func (r *Round) read(d *decoder, round, outcome []byte) {
 	}
 	d.Ground(&r.Round, &r.Ground)
 	r.Seen = d.seen(&r.Round, r.Seen)
-	r.Set, r.Waited = d.sets(), d.waited(&r.Round)
+	r.Set, r.Waited = d.sets(), d.waited(&r.Round, r.Waited)
 }
 
 func (d *decoder) epoch(r *Record) {

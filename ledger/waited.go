@@ -40,8 +40,10 @@ func appendWaited(b []byte, all []Waited) []byte {
 	return b
 }
 
-func (d *decoder) waited(r *market.Round) (all []Waited) {
+// waited reads such a list into one whose memory is used again.
+func (d *decoder) waited(r *market.Round, all []Waited) []Waited {
 	before := -1
+	all = all[:0]
 	for range d.Count(4) {
 		after, steps, rounds := d.Uvarint(), d.Uvarint(), d.Uvarint()
 		w := Waited{Task: before + 1 + int(min(after, market.MaxTasks)),

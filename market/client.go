@@ -63,22 +63,27 @@ func (l *layout) groups(r *Round, awards []Award, match []int32, price []int64) 
 	slices.SortStableFunc(order,
 		func(a, b int32) int { return cmp.Compare(r.Tasks[a].Client, r.Tasks[b].Client) })
 	for len(order) > 0 {
-		g := group{client: r.Tasks[order[0]].Client}
-		n := 0
+		n, g := 1, group{client: r.Tasks[order[0]].Client}
 		for n < len(order) && r.Tasks[order[n]].Client == g.client {
-			t := order[n]
-			if a := match[t]; a >= 0 {
-				g.awards, g.slots = append(g.awards, award[t]), append(g.slots, Credits(price[a]))
-				g.prices += Credits(price[a])
-				g.weight += Credits(l.weight[l.index(t, a)])
-				g.pays = g.pays || price[a] > 0 && !l.later[a]
-			}
 			n++
 		}
 		g.tasks, order = order[:n], order[n:]
-		if len(g.tasks) > 1 && g.prices > 0 {
-			list = append(list, g)
+		for _, t := range g.tasks {
+			if a := match[t]; n > 1 && a >= 0 {
+				g.prices += Credits(price[a])
+			}
 		}
+		if g.prices == 0 {
+			continue
+		}
+		for _, t := range g.tasks {
+			if a := match[t]; a >= 0 {
+				g.awards, g.slots = append(g.awards, award[t]), append(g.slots, Credits(price[a]))
+				g.weight += Credits(l.weight[l.index(t, a)])
+				g.pays = g.pays || price[a] > 0 && !l.later[a]
+			}
+		}
+		list = append(list, g)
 	}
 	return list
 }

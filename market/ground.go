@@ -121,7 +121,7 @@ func (g *Ground) AppendCanonical(b []byte) []byte {
 // Ground reads what [Ground.AppendCanonical] wrote of a round, into one whose memory is used again.
 func (d *Decoder) Ground(r *Round, g *Ground) {
 	loads, stays := g.Loads[:0], g.Stays[:0]
-	*g = Ground{Loads: loads, Stays: stays}
+	*g = Ground{Loads: loads, Stays: stays, Refused: g.Refused[:0]}
 	n := d.Count(3)
 	if n > 0 && n != len(r.Agents) {
 		d.Fail("what slots cost is not of the round's agents")
