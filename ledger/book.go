@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"souk/bus/tip"
 	"souk/market"
@@ -364,44 +363,6 @@ func (b *Book) Balances(glob string) []Balance {
 	}
 	slices.SortFunc(all, func(x, y Balance) int { return cmp.Compare(x.Account, y.Account) })
 	return all
-}
-
-// Sums has the balances of all accounts of a kind together; what does not fit is left out.
-type Sums struct {
-	Prepaid, Available, Held, Payable, Surplus, Fee market.Credits
-	// on the way to other journals, or there
-	Clearing market.Credits
-	// that prepaid; with less than a credit, with none
-	Clients, Low, Empty int
-}
-
-// Sums returns them.
-func (b *Book) Sums() (s Sums) {
-	s.Surplus, s.Fee = b.Balance(Surplus), b.Balance(Fee)
-	of := map[string]*market.Credits{"prepaid": &s.Prepaid, "avail": &s.Available, "held": &s.Held,
-		"payable": &s.Payable}
-	for name, a := range b.accounts {
-		kind := name[strings.LastIndexByte(name, ':')+1:]
-		to := of[kind]
-		if strings.HasPrefix(name, "clearing:") {
-			to = &s.Clearing
-		}
-		if to == nil {
-			continue
-		}
-		if sum, ok := to.Add(*a); ok {
-			*to = sum
-		}
-		if kind == "prepaid" {
-			s.Clients++
-			if *a == 0 {
-				s.Empty++
-			} else if *a < market.Credit {
-				s.Low++
-			}
-		}
-	}
-	return s
 }
 
 // clientNames returns a client's account names; they are kept only for clients with money here.

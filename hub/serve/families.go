@@ -88,13 +88,13 @@ var (
 // observe has a collector read what the hub counts.
 func (s *Server) observe() {
 	families.Observe(s.deps.Meter, func(say metrics.Say) {
-		var sums ledger.Sums
-		s.with(func(n *hub.Node) { sums = n.Book().Sums() })
+		var sums ledger.Totals
+		s.with(func(n *hub.Node) { sums = n.Book().Totals() })
 		sayAll(say, s.Leading(), s.Stats(), sums)
 	}, s.cfg.Domain)
 }
 
-func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Sums) {
+func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Totals) {
 	count := func(f *metrics.Family, n int64, labels ...string) { say(f, float64(n), labels...) }
 	codes := func(f *metrics.Family, of map[bus.Code]int64) {
 		for code, n := range of {
@@ -130,7 +130,7 @@ func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Sums) {
 	count(hubMoved, st.Moved-st.Hedged, "failed")
 	count(hubMoved, st.Hedged, "hedged")
 	count(hubLate, st.Late)
-	credits(hubBalance, sums.Available, "available")
+	credits(hubBalance, sums.Avail, "available")
 	credits(hubBalance, sums.Held, "held")
 	credits(hubBalance, sums.Payable, "payable")
 	credits(hubBalance, sums.Surplus, "surplus")

@@ -53,7 +53,7 @@ func TestSeriesOfAThousandAgents(t *testing.T) {
 		}
 		m := sdk.NewMeterProvider(sdk.WithReader(e)).Meter("test")
 		st := crowd(agents, models)
-		families.Observe(m, func(say metrics.Say) { sayAll(say, true, st, ledger.Sums{}) }, "general")
+		families.Observe(m, func(say metrics.Say) { sayAll(say, true, st, ledger.Totals{}) }, "general")
 		of := newMeasures(m, "general")
 		for _, x := range []times{of.decision, of.wait, of.round, of.quote} {
 			x.record(time.Millisecond)
@@ -101,7 +101,7 @@ func TestGauges(t *testing.T) {
 	st.Regime.Level, st.Regime.Temperature, st.Regime.Rho = 2, 0.8, 0.5
 	st.Owed = []policy.Owed{{Seconds: 2}, {Seconds: 7}, {Seconds: 3}}
 	got := map[string]float64{}
-	sayAll(func(f *metrics.Family, v float64, _ ...string) { got[f.Name] += v }, false, st, ledger.Sums{})
+	sayAll(func(f *metrics.Family, v float64, _ ...string) { got[f.Name] += v }, false, st, ledger.Totals{})
 	for name, want := range map[string]float64{
 		"souk_hub_saturation_state": 2, "souk_hub_router_temperature": 0.8, "souk_hub_rho": 0.5,
 		"souk_hub_owed_seconds": 7, "souk_hub_leading": 0, "souk_hub_agents": 3,

@@ -45,7 +45,7 @@ func (s *Server) observe() {
 		say(treasuryClosed, metrics.Bool(s.t.Closed() != ""))
 		say(treasuryDenied, float64(len(s.t.Denied())))
 		say(treasuryEnded, float64(s.t.Book().EndedHubs()))
-		sums := s.t.Book().Sums()
+		sums := s.t.Book().Totals()
 		say(treasuryClients, float64(sums.Empty), "none")
 		say(treasuryClients, float64(sums.Low), "low")
 		say(treasuryClients, float64(sums.Clients-sums.Empty-sums.Low), "more")
