@@ -61,6 +61,15 @@ func openHashes(dir string, write bool) (*hashes, error) {
 	return h, nil
 }
 
+// tempHashes are files that no name leads to.
+func tempHashes() (h *hashes, err error) {
+	dir, err := os.MkdirTemp("", "souk-tree-")
+	if err == nil {
+		h, err = openHashes(dir, true)
+	}
+	return h, errors.Join(err, os.RemoveAll(dir))
+}
+
 func (h *hashes) Close() error { return errors.Join(h.hashes.Close(), h.frames.Close()) }
 
 // ReadHashes implements tlog.HashReader.

@@ -122,7 +122,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Free == nil {
-		cfg.Free = seldom(freeBytes, cfg.MinFree+spare)
+		cfg.Free = freeBytes
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

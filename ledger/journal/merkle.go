@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -27,21 +26,16 @@ type Tree struct {
 	due   []Kept // of them, what the log has still to reach
 	// of them, what it was not compared with, as the hashes beside it begin the tree
 	trusted []Kept
-	known   []tree.Head // some that it was found to be
-	rest    time.Time   // until then the log is not read from its beginning again
 
-	files   *hashes // nil: none, since they cannot be written
+	files   *hashes
 	pending []tree.Hash
 	counts  []int64
 	written tree.Head // up to which the files go
+	wrong   bool      // they are: Grow begins anew
 }
 
 // flushHashes so many are written at once.
 const flushHashes = 1 << 12
-
-// maxKnown bounds what a tree remembers to have been: some minutes, and the checkpoints that were kept.
-// restsFor times as long as it took the log is not read from its beginning again, unless that was soonRead.
-const maxKnown, restsFor, soonRead = 256, 50, 10 * time.Millisecond
 
 // Tree begins the journal's Merkle tree from the newest checkpoint that fits the hashes that lie beside the
 // log, or else from nothing. Call Close before that of the journal.
@@ -55,8 +49,11 @@ func (j *Journal) Tree() (*Tree, error) {
 	}
 	t := &Tree{j: j, kept: kept, due: kept}
 	if t.files, err = openHashes(j.dir, true); err != nil {
-		t.unwritten(err)
-		return t, nil
+		j.cfg.Log.Warn("the hashes of the journal's tree cannot lie beside it: each start reads it whole, and proofs "+
+			"are made of its frames", "journal", j.dir, "err", err)
+		if t.files, err = tempHashes(); err != nil {
+			return nil, t.failed(err)
+		}
 	}
 	last, _, _ := j.Last()
 	for i, k := range slices.Backward(kept) {
@@ -65,25 +62,14 @@ func (j *Journal) Tree() (*Tree, error) {
 		}
 		if at, ok := t.files.at(k.Head()); ok {
 			t.frame, t.tree, t.due, t.trusted = k.Frame, at, kept[i+1:], slices.Clone(kept[:i+1])
-			t.knows(k.Head())
 			break
 		}
 	}
 	t.written = t.head()
 	if err := t.files.cut(t.frame, t.tree.Size()); err != nil {
-		t.unwritten(err)
+		return nil, t.failed(err)
 	}
 	return t, nil
-}
-
-// unwritten goes on without the files: proofs take longer to make.
-func (t *Tree) unwritten(err error) {
-	t.j.cfg.Log.Warn("the hashes of the journal's tree are not written: proofs are made of its frames", "journal",
-		t.j.dir, "err", err)
-	if t.files != nil {
-		t.files.Close()
-	}
-	t.files, t.pending, t.counts = nil, nil, nil
 }
 
 func (t *Tree) head() tree.Head {
@@ -96,6 +82,10 @@ func (t *Tree) head() tree.Head {
 func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	until, _, _ := t.j.Last()
 	pace := pacer(stop)
+	if t.wrong {
+		t.in, t.frame, t.tree, t.due = nil, 0, tree.Tree{}, t.kept
+		t.pending, t.counts, t.written = nil, nil, tree.Head{}
+	}
 	for t.frame < until {
 		if err := t.next(until); err != nil {
 			t.in = nil
@@ -105,11 +95,13 @@ func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 			return tree.Head{}, err
 		}
 	}
-	t.flush()
+	if err := t.flush(); err != nil {
+		return tree.Head{}, t.failed(err)
+	}
 	if len(t.due) > 0 {
 		return tree.Head{}, t.failed(t.other(t.due[0], "the journal ends with record %d", t.tree.Size()))
 	}
-	t.knows(t.head())
+	t.wrong = false
 	return t.head(), nil
 }
 
@@ -127,29 +119,6 @@ func (t *Tree) Recheck(stop <-chan struct{}) error {
 		}
 	}
 	return nil
-}
-
-// knows notes what the tree was, so that whoever speaks of that later needs no look at the log.
-func (t *Tree) knows(h tree.Head) {
-	if n := len(t.known); n == 0 || t.known[n-1] != h {
-		t.known = append(t.known[max(0, n+1-maxKnown):], h)
-	}
-}
-
-// errRests says that the log was read from its beginning just now, which is seldom done.
-var errRests = errors.New("its hashes are not beside the log, and that was read just now: later")
-
-// seldom calls what reads the log from its beginning, and has a rest of many times what that took.
-func (t *Tree) seldom(read func() error) error {
-	begun := time.Now()
-	if begun.Before(t.rest) {
-		return fmt.Errorf("journal %s: %w", t.j.dir, errRests)
-	}
-	err := read()
-	if took := time.Since(begun); took > soonRead {
-		t.rest = time.Now().Add(restsFor * took)
-	}
-	return err
 }
 
 // next takes the next frame in, which is there.
@@ -174,15 +143,15 @@ func (t *Tree) next(until uint64) error {
 		return err
 	}
 	t.frame = e.Seq
-	if t.counts = append(t.counts, t.tree.Size()); len(t.pending) >= flushHashes {
-		t.flush()
-	}
+	t.counts = append(t.counts, t.tree.Size())
 	for len(t.due) > 0 && t.due[0].Frame <= t.frame {
 		if t.due[0].Head() != t.head() {
 			return t.other(t.due[0], "frame %d ends with record %d and root %v", t.frame, t.tree.Size(), t.tree.Root())
 		}
-		t.knows(t.head())
 		t.due = t.due[1:]
+	}
+	if len(t.pending) >= flushHashes {
+		return t.flush()
 	}
 	return nil
 }
@@ -194,75 +163,63 @@ func (t *Tree) other(k Kept, found string, args ...any) error {
 
 func (t *Tree) failed(err error) error { return fmt.Errorf("journal %s: its tree: %w", t.j.dir, err) }
 
-// flush writes the hashes that are new.
-func (t *Tree) flush() {
-	if t.files != nil && len(t.counts) > 0 {
+// flush writes the hashes that are new; what could not be written is written the next time.
+func (t *Tree) flush() error {
+	if t.files != nil { // else it is read for a look alone
 		if err := t.files.write(t.written.Frame, t.written.Size, t.pending, t.counts); err != nil {
-			t.unwritten(err)
+			return err
 		}
 	}
 	t.written = tree.Head{Frame: t.frame, Size: t.tree.Size()}
 	t.pending, t.counts = t.pending[:0], t.counts[:0]
+	return nil
 }
 
 // Extends reports whether the tree that Grow returned last goes on a tree of this size and root.
 func (t *Tree) Extends(size int64, root tree.Hash) (bool, error) {
-	now := t.head()
-	if size < 0 || size > now.Size {
+	if !t.wrong && (size < 0 || size > t.tree.Size()) {
 		return false, nil
 	}
-	if size == 0 {
-		return root == new(tree.Tree).Root(), nil
-	}
-	if size == now.Size {
-		return root == now.Root, nil
-	}
-	for _, h := range t.known {
-		if h.Size == size {
-			return h.Root == root, nil
-		}
-	}
-	if t.files != nil {
-		p, err := tlog.ProveTree(now.Size, size, t.files)
-		if err == nil && tlog.CheckTree(p, now.Size, now.Root, size, root) == nil {
-			return true, nil
-		}
-	}
-	var was tree.Tree
-	err := t.seldom(func() (err error) {
-		_, was, err = pick(t.j.dir, size, nil)
-		return err
-	})
+	was, _, err := t.was(size)
 	return err == nil && was.Root() == root, err
 }
 
 // Consistency proves that the tree that Grow returned last goes on that of an earlier size.
 func (t *Tree) Consistency(from int64) (tlog.TreeProof, error) {
-	now := t.head()
-	if from < 0 || from > now.Size {
-		return nil, fmt.Errorf("journal %s: a proof from record %d on, and it has %d", t.j.dir, from, now.Size)
+	if !t.wrong && (from < 0 || from > t.tree.Size()) {
+		return nil, fmt.Errorf("journal %s: a proof from record %d on, and it has %d", t.j.dir, from, t.tree.Size())
 	}
-	if from == 0 || from == now.Size {
-		return nil, nil
-	}
-	if t.files != nil {
-		was, err := tree.At(from, t.files)
-		if err == nil {
-			p, err := tlog.ProveTree(now.Size, from, t.files)
-			if err == nil && tlog.CheckTree(p, now.Size, now.Root, from, was.Root()) == nil {
-				return p, nil
-			}
-		}
-	}
-	read := tlog.HashReaderFunc(func(index []int64) (all []tree.Hash, err error) {
-		err = t.seldom(func() error {
-			all, _, err = pick(t.j.dir, now.Size, index)
-			return err
-		})
-		return all, err
-	})
-	return tlog.ProveTree(now.Size, from, read)
+	_, p, err := t.was(from)
+	return p, err
 }
+
+// was returns the tree of an earlier size, and the proof that this one goes on it. Where the hashes do not say
+// that, Grow makes them anew.
+func (t *Tree) was(size int64) (was tree.Tree, p tlog.TreeProof, err error) {
+	now := t.head()
+	switch {
+	case t.wrong:
+		return was, nil, t.failed(errAnew)
+	case size == 0:
+		return was, nil, nil
+	case size == now.Size:
+		return t.tree, nil, nil
+	}
+	if was, err = tree.At(size, t.files); err == nil {
+		p, err = tlog.ProveTree(now.Size, size, t.files)
+	}
+	if err == nil {
+		err = tlog.CheckTree(p, now.Size, now.Root, size, was.Root())
+	}
+	if err != nil {
+		t.wrong = true
+		return was, nil, t.failed(fmt.Errorf("%w: %w", errAnew, err))
+	}
+	return was, p, nil
+}
+
+// errAnew says that the hashes of a tree are wrong.
+var errAnew = errors.New("its hashes are made anew")
 
 // Keep keeps a note of a checkpoint that Grow has returned, in the place of one of the same size that has
 // fewer signatures.
@@ -280,9 +237,4 @@ func (t *Tree) Keep(frame uint64, note []byte) (err error) {
 func (t *Tree) Kept() []Kept { return t.kept }
 
 // Close closes the files of the hashes.
-func (t *Tree) Close() error {
-	if t.files == nil {
-		return nil
-	}
-	return t.files.Close()
-}
+func (t *Tree) Close() error { return t.files.Close() }

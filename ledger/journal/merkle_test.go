@@ -277,36 +277,66 @@ func TestAnotherLogBesideTheHashesOfTheSignedOne(t *testing.T) {
 	}
 }
 
-// Where the hashes cannot be written, few words of others have the log be read from its beginning.
-func TestTheLogIsSeldomReadForOthers(t *testing.T) {
+// Where the hashes cannot lie beside the log, it is signed and proven all the same.
+func TestHashesThatCannotLieBesideTheLog(t *testing.T) {
 	dir, list := keptJournal(t, 40, 30)
 	if err := errors.Join(os.RemoveAll(treeDir(dir)), os.WriteFile(treeDir(dir), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	j := mustOpen(t, dir)
 	m := mustTree(t, j)
-	at30, _, _ := treeOf(list[:30])
-	at40 := mustGrow(t, m)
-	mustAppend(t, j, frame(41, 10))
 	mustGrow(t, m)
-	if _, err := m.Consistency(at30.Size); err != nil {
-		t.Error(err)
-	}
-	m.rest = time.Now().Add(time.Hour)
-	for _, h := range []tree.Head{at30, at40} { // it knows what was kept, and where it was
-		if ok, err := m.Extends(h.Size, h.Root); !ok || err != nil {
-			t.Errorf("size %d: %v, %v", h.Size, ok, err)
+	mustAppend(t, j, frame(41, 10))
+	now := mustGrow(t, m)
+	for _, at := range []int{2, 30, 40} {
+		was, _, _ := treeOf(list[:at])
+		p, err := m.Consistency(was.Size)
+		if err == nil {
+			err = tlog.CheckTree(p, now.Size, now.Root, was.Size, was.Root)
 		}
-		if ok, err := m.Extends(h.Size, tree.Hash{1}); ok || err != nil {
-			t.Errorf("size %d of another root: %v, %v", h.Size, ok, err)
+		if err != nil {
+			t.Errorf("from frame %d: %v", at, err)
+		}
+		if ok, err := m.Extends(was.Size, tree.Hash{1}); ok || err != nil {
+			t.Errorf("frame %d of another root: %v, %v", at, ok, err)
 		}
 	}
-	if ok, err := m.Extends(5, tree.Hash{1}); ok || !errors.Is(err, errRests) {
-		t.Errorf("it reads again at once: %v, %v", ok, err)
+	m.Close()
+	j.Close()
+}
+
+// Hashes that are found wrong while the journal is written are made anew. Until then nothing is said of what
+// they would have to show: neither that the journal goes on something, nor that it does not.
+func TestHashesThatAreFoundWrong(t *testing.T) {
+	dir, list := keptJournal(t, 40, 30)
+	j := mustOpen(t, dir)
+	m := mustTree(t, j)
+	m.files.hashes.Truncate(100)
+	now := mustGrow(t, m)
+	was, _, _ := treeOf(list[:7])
+	for range 2 {
+		for _, size := range []int64{was.Size, 0, now.Size, now.Size + 1} {
+			if ok, err := m.Extends(size, was.Root); ok || !errors.Is(err, errAnew) {
+				t.Errorf("size %d: %v, %v", size, ok, err)
+			}
+			if _, err := m.Consistency(size); !errors.Is(err, errAnew) {
+				t.Errorf("from size %d: %v", size, err)
+			}
+		}
+		stop := make(chan struct{})
+		close(stop) // as at the end of a process, and nothing is known then
+		if _, err := m.Grow(stop); err == nil {
+			break
+		}
 	}
-	if _, err := m.Consistency(5); !errors.Is(err, errRests) {
-		t.Errorf("it proves again at once: %v", err)
+	if again := mustGrow(t, m); again != now {
+		t.Errorf("%v, want %v", again, now)
 	}
+	if ok, err := m.Extends(was.Size, was.Root); !ok || err != nil {
+		t.Errorf("once more: %v, %v", ok, err)
+	}
+	m.Close()
+	j.Close()
 }
 
 // I12 and I13: whoever was signed for goes on what was signed, or nothing more is signed.
@@ -359,44 +389,36 @@ func TestAnotherJournalThanWasSigned(t *testing.T) {
 func TestConsistency(t *testing.T) {
 	dir, list := keptJournal(t, 40, 30)
 	j := mustOpen(t, dir)
-	for _, files := range []bool{true, false} {
-		m := mustTree(t, j)
-		if !files {
-			m.files.hashes.Truncate(100)
+	m := mustTree(t, j)
+	now := mustGrow(t, m)
+	for at := uint64(1); at <= 40; at += 3 {
+		was, _, _ := treeOf(list[:at])
+		if ok, err := m.Extends(was.Size, was.Root); !ok || err != nil {
+			t.Errorf("size %d: %v, %v", was.Size, ok, err)
 		}
-		now := mustGrow(t, m)
-		for at := uint64(1); at <= 40; at += 3 {
-			was, _, _ := treeOf(list[:at])
-			m.rest = time.Time{}
-			if ok, err := m.Extends(was.Size, was.Root); !ok || err != nil {
-				t.Errorf("size %d: %v, %v", was.Size, ok, err)
-			}
-			m.rest = time.Time{}
-			if ok, err := m.Extends(was.Size, tree.Hash{1}); ok || err != nil {
-				t.Errorf("size %d of another root: %v, %v", was.Size, ok, err)
-			}
-			m.rest = time.Time{}
-			p, err := m.Consistency(was.Size)
-			if err == nil {
-				err = tlog.CheckTree(p, now.Size, now.Root, was.Size, was.Root)
-			}
-			if err != nil {
-				t.Errorf("from size %d: %v", was.Size, err)
-			}
+		if ok, err := m.Extends(was.Size, tree.Hash{1}); ok || err != nil {
+			t.Errorf("size %d of another root: %v, %v", was.Size, ok, err)
 		}
-		for _, size := range []int64{-1, now.Size + 1, 1 << 62} {
-			if ok, err := m.Extends(size, now.Root); ok || err != nil {
-				t.Errorf("size %d: %v, %v", size, ok, err)
-			}
-			if _, err := m.Consistency(size); err == nil {
-				t.Errorf("a proof from size %d", size)
-			}
+		p, err := m.Consistency(was.Size)
+		if err == nil {
+			err = tlog.CheckTree(p, now.Size, now.Root, was.Size, was.Root)
 		}
-		if ok, _ := m.Extends(0, new(tree.Tree).Root()); !ok {
-			t.Error("it does not go on the empty tree")
+		if err != nil {
+			t.Errorf("from size %d: %v", was.Size, err)
 		}
-		m.Close()
 	}
+	for _, size := range []int64{-1, now.Size + 1, 1 << 62} {
+		if ok, err := m.Extends(size, now.Root); ok || err != nil {
+			t.Errorf("size %d: %v, %v", size, ok, err)
+		}
+		if _, err := m.Consistency(size); err == nil {
+			t.Errorf("a proof from size %d", size)
+		}
+	}
+	if ok, _ := m.Extends(0, new(tree.Tree).Root()); !ok {
+		t.Error("it does not go on the empty tree")
+	}
+	m.Close()
 }
 
 // Few checkpoints are kept of many: no gap is much more than a quarter of its age, and what more have signed
