@@ -251,8 +251,7 @@ func (x Absence) Finding() Finding {
 		x.Journal)
 	if x.Journal != Treasury {
 		found += fmt.Sprintf("; one that is lost for good is written off: souk writeoff %s "+
-			"(deploy/runbook.md: a "+
-			"hub's journal is lost)", x.Journal)
+			"(deploy/runbook.md: a hub's journal is lost)", x.Journal)
 	}
 	return Finding{Level: LevelAcross, Invariant: "I11", Journal: x.By, Record: x.Record,
 		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did),

@@ -95,8 +95,7 @@ func (t *Treasury) dealt(hub string) error {
 			"name, which is that of its journal, or nobody has had money there yet", hub)
 	case t.book.WrittenOff(hub):
 		return refuse(bus.CodeBadRequest, "hub %s has ended: its journal was written off, and its surplus "+
-			"and what "+
-			"it owed agents are lost", hub)
+			"and what it owed agents are lost", hub)
 	case t.book.Closed(hub):
 		return refuse(bus.CodeBadRequest, "hub %s has ended: its surplus has left, and nothing of it is "+
 			"paid out any more",
@@ -121,8 +120,7 @@ func (t *Treasury) distribute(req *bus.FundsRequest, o *tip.Ordered) (question, 
 	switch {
 	case rule != tip.Kept && (req.Amount > 0 || req.Client != ""):
 		return no("the surplus of hubs is shared out among %s, by the treasury's configuration, and nobody "+
-			"names an "+
-			"amount or a client: souk distribute %s --yes", rule, hub)
+			"names an amount or a client: souk distribute %s --yes", rule, hub)
 	case rule == tip.Kept && req.Amount == 0:
 		return no("the surplus of hubs is kept, by the treasury's configuration: name the amount that is " +
 			"taken out")
@@ -180,9 +178,8 @@ func (t *Treasury) refund(req *bus.FundsRequest, o *tip.Ordered) (hub string, do
 	hub, _, _, ok := ledger.ParseHoldID(o.Order.Receipt)
 	switch {
 	case !ok:
-		return "", false, refuse(bus.CodeBadRequest, "receipt: %.80q is none: want JOURNAL/ROUND/SLOT, as "+
-			"a receipt "+
-			"says", o.Order.Receipt)
+		return "", false, refuse(bus.CodeBadRequest, "receipt: %.80q is none: want JOURNAL/ROUND/SLOT, as a "+
+			"receipt says", o.Order.Receipt)
 	case o.Order.From != tip.FromAgent && o.Order.From != tip.FromSurplus:
 		return "", false, refuse(bus.CodeBadRequest, "from: %.80q pays no refund: want agent or surplus",
 			o.Order.From)
@@ -201,8 +198,7 @@ func (t *Treasury) before(req *bus.FundsRequest, o *tip.Ordered) (done bool, err
 	ref := o.Order.Ref
 	if !ledger.ValidRef(ref) {
 		return false, refuse(bus.CodeBadRequest, "ref: %.80q is no reference: use 1 to 128 visible "+
-			"characters, new "+
-			"for each %s and the same when it is repeated", ref, o.Kind)
+			"characters, new for each %s and the same when it is repeated", ref, o.Kind)
 	}
 	old, hub, ok := t.book.Ordered(o.Kind, ref)
 	if !ok {
@@ -329,9 +325,8 @@ func (t *Treasury) judgeOrder(hub string, o *tip.Ordered, m *bus.RecallReply) er
 		return refuse(bus.CodeInsufficientFunds, "hub %s owes agent %s %s: no more than that can be remitted",
 			hub, o.Order.Agent, m.There)
 	case o.Kind == bus.OpRefund && m.There > 0 && o.Amount > m.There:
-		return refuse(bus.CodeInsufficientFunds, "%s is left of what was paid for %s: no more than that "+
-			"can be "+
-			"refunded", m.There, o.Order.Receipt)
+		return refuse(bus.CodeInsufficientFunds, "%s is left of what was paid for %s: no more than that can "+
+			"be refunded", m.There, o.Order.Receipt)
 	case m.Why != "":
 		return refuse(bus.CodeBadRequest, "hub %s: %s", hub, m.Why)
 	}
@@ -341,8 +336,7 @@ func (t *Treasury) judgeOrder(hub string, o *tip.Ordered, m *bus.RecallReply) er
 // behind refuses orders where hub and treasury do not have the same.
 func behind(hub string, next, has uint64) error {
 	return refuse(bus.CodeBadRequest, "hub %s would make order %d next, and the treasury has taken in %d: "+
-		"one of "+
-		"their journals lacks its end; bring the newer copy back", hub, next, has)
+		"one of their journals lacks its end; bring the newer copy back", hub, next, has)
 }
 
 // there answers a question for what there is.

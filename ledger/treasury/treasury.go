@@ -408,8 +408,7 @@ func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
 func (t *Treasury) Doubted(op string, req *bus.FundsRequest, to any) {
 	if op == bus.OpWriteOff {
 		t.answer(to, req, refusal(refuse(bus.CodeUnavailable, "the registry does not say which hubs lead, "+
-			"and one that "+
-			"does is not written off: ask again")))
+			"and one that does is not written off: ask again")))
 		return
 	}
 	t.answer(to, req, bus.FundsReply{Code: bus.CodeUnavailable, Message: fmt.Sprintf(

@@ -19,8 +19,7 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 		return errLater
 	case !t.book.Knows(hub):
 		return no("hub: the treasury never dealt with a hub %.80q: it has another name, which is that of "+
-			"its journal, "+
-			"or nobody has had money there yet", hub)
+			"its journal, or nobody has had money there yet", hub)
 	case t.book.Closed(hub):
 		return no("hub %s has ended, and has given back what clients had there: there is nothing to write "+
 			"off", hub)
@@ -63,10 +62,9 @@ func (t *Treasury) lives(req *bus.FundsRequest) error {
 	case len(req.Leads) > 0:
 		domain := slices.Min(req.Leads)
 		return refuse(bus.CodeBadRequest, "hub %s leads domain %s, by what stands in etcd at %s: it is not "+
-			"lost. Stop "+
-			"it for good first; if it has died, etcd forgets it once its lease is over. If the hub of that "+
-			"domain has "+
-			"another journal, and names this one there, stop that hub and shut it out (souk auth revoke)",
+			"lost. Stop it for good first; if it has died, etcd forgets it once its lease is over. If the "+
+			"hub of that domain has another journal, and names this one there, stop that hub and shut it "+
+			"out (souk auth revoke)",
 			hub, domain,
 			bus.HubKey(domain))
 	case !w.at.IsZero() && t.now.Sub(w.at) < lively:

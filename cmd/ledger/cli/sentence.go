@@ -68,8 +68,7 @@ func sentence(r *ledger.Record) string {
 	case r.Void != nil:
 		if r.Void.Reason == string(bus.CodeLateFirst) {
 			return "nothing is due: " + r.Void.Reason + ": it had given no token in the time in which all " +
-				"but one in " +
-				"a thousand do, and another agent got the task"
+				"but one in a thousand do, and another agent got the task"
 		}
 		return "nothing is due: " + r.Void.Reason
 	case r.Transfer != nil:

@@ -82,8 +82,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	d.LeaseTTL = cmp.Or(d.LeaseTTL, leaseTTL)
 	if name := d.Bus.Name(); name != cfg.Journal {
 		return nil, fmt.Errorf("treasury: it is %s on the bus, and its journal is %s: hubs answer the "+
-			"journal's "+
-			"name alone, so connect under that", name, cfg.Journal)
+			"journal's name alone, so connect under that", name, cfg.Journal)
 	}
 	d.Log = cmp.Or(d.Log, slog.Default())
 	s := &Server{
