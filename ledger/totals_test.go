@@ -10,7 +10,8 @@ import (
 func TestTotals(t *testing.T) {
 	b := NewBook()
 	for name, amount := range map[string]market.Credits{
-		Prepaid("ann"): 5, Prepaid("held"): 7, Prepaid("bob"): 0, Avail("ann"): 11, Avail("avail"): 13, Held("ann"): 17,
+		Prepaid("ann"): 5, Prepaid("held"): 7, Prepaid("bob"): 0,
+		Avail("ann"): 11, Avail("avail"): 13, Held("ann"): 17,
 		Payable("a-1"): 19, Payable("payable"): 23, Surplus: 29, Fee: 31, External("deposits"): -37,
 		External("payouts"): -41, Clearing("prepaid"): 43, Clearing("held"): 47, "lost:avail": 53,
 		"probe:payable": 59,

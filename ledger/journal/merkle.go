@@ -193,8 +193,8 @@ func (t *Tree) Consistency(from int64) (tlog.TreeProof, error) {
 	return p, err
 }
 
-// was returns the tree of an earlier size, and the proof that this one goes on it. Where the hashes do not say
-// that, Grow makes them anew.
+// was returns the tree of an earlier size, and the proof that this one goes on it. Where the hashes do not
+// say that, Grow makes them anew.
 func (t *Tree) was(size int64) (was tree.Tree, p tlog.TreeProof, err error) {
 	now := t.head()
 	switch {

@@ -105,14 +105,9 @@ type books struct {
 	day     string
 	has     balances
 	told    map[string]bool // accounts that the file names already
-	err     error
 }
 
-func (b *books) printf(format string, args ...any) {
-	if b.err == nil {
-		_, b.err = fmt.Fprintf(b.w, format, args...)
-	}
-}
+func (b *books) printf(format string, args ...any) { fmt.Fprintf(b.w, format, args...) }
 
 // begin begins a journal.
 func (b *books) begin(journal string) {
@@ -181,7 +176,7 @@ func (b *books) record(f *ledger.Frame, r *ledger.Record, o *about) error {
 	}
 	said := append([]string{b.journal, fmt.Sprint(f.Seq), exact(f.Time)}, o.all()...)
 	b.transaction(f.Time, r.Kind.String(), r.ID, said, r.Legs)
-	return b.err
+	return nil
 }
 
 func (b *books) transaction(at int64, kind, id string, said []string, legs []ledger.Leg) {
@@ -205,54 +200,41 @@ func (b *books) transaction(at int64, kind, id string, said []string, legs []led
 	for i, l := range legs {
 		lines[i] = [2]string{plainAccount(b.journal, l.Account), aligned(l.Amount) + " " + b.unit}
 	}
-	if b.err == nil {
-		b.err = entry(b.w, b.day+" * "+head, notes, lines)
-	}
+	entry(b.w, b.day+" * "+head, notes, lines)
 	b.printf("\n")
 }
 
 // end writes what each account has at the end of a journal, so that whoever reads it knows that it is all.
-func (b *books) end() error {
+func (b *books) end() {
 	if b.day == "" {
-		return b.err
+		return
 	}
 	accounts := slices.Sorted(maps.Keys(b.told))
 	if b.bean { // at the beginning of the next day
-		last, err := time.Parse(time.DateOnly, b.day)
-		if err != nil {
-			return err
-		}
+		last, _ := time.Parse(time.DateOnly, b.day)
 		for _, account := range accounts {
 			b.printf("%s balance %s %s ~ 0 %s\n", last.AddDate(0, 0, 1).Format(time.DateOnly),
 				plainAccount(b.journal, account), aligned(b.has[account]), b.unit)
 		}
 		b.printf("\n")
-		return b.err
+		return
 	}
 	lines := make([][2]string, len(accounts))
 	for i, account := range accounts {
 		lines[i] = [2]string{plainAccount(b.journal, account),
 			"0 " + b.unit + " = " + aligned(b.has[account]) + " " + b.unit}
 	}
-	if b.err == nil {
-		b.err = entry(b.w, b.day+" * balances of "+plainText(b.journal), nil, lines)
-	}
+	entry(b.w, b.day+" * balances of "+plainText(b.journal), nil, lines)
 	b.printf("\n")
-	return b.err
 }
 
 // entry writes a transaction: its head, what is said of it, and each account with its amount.
-func entry(w io.Writer, head string, notes []string, lines [][2]string) error {
-	_, err := fmt.Fprintln(w, head)
+func entry(w io.Writer, head string, notes []string, lines [][2]string) {
+	fmt.Fprintln(w, head)
 	for _, note := range notes {
-		if err == nil {
-			_, err = fmt.Fprintf(w, "    %s\n", note)
-		}
+		fmt.Fprintf(w, "    %s\n", note)
 	}
 	for _, l := range lines {
-		if err == nil {
-			_, err = fmt.Fprintf(w, "    %-39s  %20s\n", l[0], l[1])
-		}
+		fmt.Fprintf(w, "    %-39s  %20s\n", l[0], l[1])
 	}
-	return err
 }

@@ -93,9 +93,7 @@ Damage outranks violations.`,
 			if err = e.hint(paths, err); err != nil {
 				return err
 			}
-			if err := e.writeFindings(cmd.OutOrStdout(), &sum); err != nil {
-				return err
-			}
+			e.writeFindings(cmd.OutOrStdout(), &sum)
 			out := errs
 			if verbose && e.output == "table" {
 				out = cmd.OutOrStdout()
@@ -144,12 +142,13 @@ func (e *env) writeRead(w io.Writer, version string, sum *inspect.Summary) {
 }
 
 // writeFindings prints nothing where nothing was found, except as JSON, which is always one document.
-func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
+func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) {
 	if e.output == "json" {
-		return writeJSON(w, object{
+		writeJSON(w, object{
 			[]string{"findings", "count", "across", "undecided", "journals"},
 			[]any{append([]ledger.Finding{}, sum.Findings...), sum.Count, sum.Across,
 				append([]string{}, sum.Undecided...), reportObjects(sum.Reports)}})
+		return
 	}
 	if e.output == "table" {
 		for _, f := range sum.Findings {
@@ -158,19 +157,16 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 		if more := sum.Count - len(sum.Findings); more > 0 {
 			fmt.Fprintf(w, "and %d more\n", more)
 		}
-		return nil
+		return
 	}
 	if len(sum.Findings) == 0 {
-		return nil
+		return
 	}
 	s := newSheet(w, e.output, "level", "invariant", "journal", "seq", "record", "expected", "found", "show")
 	for _, f := range sum.Findings {
-		if err := s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found,
-			f.Show); err != nil {
-			return err
-		}
+		s.add(f.Level, f.Invariant, f.Journal, f.Seq, f.Record, f.Expected, f.Found, f.Show)
 	}
-	return s.end()
+	s.end()
 }
 
 // reportColumns are the columns of check and stats, a row for each journal.

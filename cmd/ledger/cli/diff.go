@@ -83,95 +83,77 @@ type difference struct {
 	found bool
 }
 
-func (d *difference) say(format string, args ...any) error {
+func (d *difference) say(format string, args ...any) {
 	d.found = true
-	_, err := fmt.Fprintf(d.w, "%s: %s\n", d.name, fmt.Sprintf(format, args...))
-	return err
+	fmt.Fprintf(d.w, "%s: %s\n", d.name, fmt.Sprintf(format, args...))
 }
 
 func (d *difference) find(ctx context.Context) error {
 	var readers [2]*journal.Reader
 	for i, dir := range d.dirs {
 		if dir == "" {
-			return d.say("only %s has it", d.paths[1-i])
+			d.say("only %s has it", d.paths[1-i])
+			return nil
 		}
 		var err error
 		if readers[i], err = journal.NewReader(dir); err != nil {
 			return err
 		}
 	}
-	for {
-		var at [2]journal.Entry
-		var ends [2]bool
+	for ctx.Err() == nil {
+		var at [2]journal.Entry // zero behind the end
 		for i, r := range readers {
 			var err error
-			switch at[i], err = r.Next(); {
-			case err == io.EOF:
-				ends[i] = true
-			case err != nil:
+			if at[i], err = r.Next(); err != nil && err != io.EOF {
 				return err
 			}
 		}
 		switch a, b := &at[0], &at[1]; {
-		case ends[0] && ends[1]:
+		case a.Seq == 0 && b.Seq == 0:
 			return nil
-		case ends[0]:
-			return d.goesOn(0, b)
-		case ends[1]:
-			return d.goesOn(1, a)
-		case a.Epoch != b.Epoch || !bytes.Equal(a.Data, b.Data):
-			return d.frames(a, b)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
+		case a.Seq != b.Seq || a.Epoch != b.Epoch || !bytes.Equal(a.Data, b.Data):
+			return d.frames(at)
 		}
 	}
+	return ctx.Err()
 }
 
-// goesOn says that one of the two is the beginning of the other, which has a frame more.
-func (d *difference) goesOn(short int, more *journal.Entry) error {
-	f, err := more.Frame()
-	if err != nil {
-		return err
-	}
-	if err := d.say("%s ends after frame %d, and all of it is in %s, which goes on:", d.paths[short], more.Seq-1,
-		d.paths[1-short]); err != nil || len(f.Records) == 0 {
-		return err
-	}
-	return newPrinter(d.w, "table", "").print(d.name, &f, &f.Records[0], nil)
-}
-
-// frames says in what two frames differ.
-func (d *difference) frames(a, b *journal.Entry) error {
+// frames says in what two frames differ, or that one of them is not there.
+func (d *difference) frames(at [2]journal.Entry) error {
 	var frames [2]ledger.Frame
-	for i, e := range []*journal.Entry{a, b} {
+	for i := range at {
 		var err error
-		if frames[i], err = e.Frame(); err != nil {
+		if at[i].Seq == 0 {
+			d.say("%s ends after frame %d, and all of it is in %s, which goes on:", d.paths[i], at[1-i].Seq-1,
+				d.paths[1-i])
+		} else if frames[i], err = at[i].Frame(); err != nil {
 			return err
 		}
 	}
-	x, y := &frames[0], &frames[1]
-	at := 0
-	for at < min(len(x.Records), len(y.Records)) &&
-		bytes.Equal(ledger.AppendRecord(nil, &x.Records[at]), ledger.AppendRecord(nil, &y.Records[at])) {
-		at++
+	x, y, n := &frames[0], &frames[1], 0
+	for n < min(len(x.Records), len(y.Records)) &&
+		bytes.Equal(ledger.AppendRecord(nil, &x.Records[n]), ledger.AppendRecord(nil, &y.Records[n])) {
+		n++
 	}
-	if at == len(x.Records) && at == len(y.Records) {
-		return d.say("frame %d has the same records, and is of epoch %d and %s in %s, of epoch %d and %s in %s",
+	if n == len(x.Records) && n == len(y.Records) {
+		d.say("frame %d has the same records, and is of epoch %d and %s in %s, of epoch %d and %s in %s",
 			x.Seq, x.Epoch, exact(x.Time), d.paths[0], y.Epoch, exact(y.Time), d.paths[1])
+		return nil
 	}
-	if err := d.say("frame %d differs, first in record %d:", x.Seq, at+1); err != nil {
-		return err
+	both := !d.found
+	if both {
+		d.say("frame %d differs, first in record %d:", x.Seq, n+1)
 	}
 	for i := range frames {
-		var err error
-		if f := &frames[i]; at == len(f.Records) {
-			_, err = fmt.Fprintf(d.w, "%s: no such record\n", d.paths[i])
-		} else if _, err = fmt.Fprintf(d.w, "%s:\n", d.paths[i]); err == nil {
-			err = newPrinter(d.w, "table", "").print(d.name, f, &f.Records[at], nil)
+		f, colon := &frames[i], ":"
+		if n >= len(f.Records) {
+			colon = ": no such record"
 		}
-		if err != nil {
-			return err
+		if both {
+			fmt.Fprintln(d.w, d.paths[i]+colon)
+		}
+		if n < len(f.Records) {
+			newPrinter(d.w, "table", "").print(d.name, f, &f.Records[n], nil)
 		}
 	}
 	return nil

@@ -84,13 +84,11 @@ func (x *exporter) all(sources []*inspect.Source) error {
 			return err
 		}
 		if x.books != nil {
-			if err := x.books.end(); err != nil {
-				return err
-			}
+			x.books.end()
 		}
 	}
 	if x.rows != nil {
-		return x.rows.end()
+		x.rows.end()
 	}
 	return nil
 }
@@ -101,16 +99,15 @@ func (x *exporter) journal(s *inspect.Source) error {
 	if x.books != nil {
 		before = x.books.has
 	}
-	opening := func() (err error) {
+	opening := func() {
 		switch legs := before.legs(); {
 		case begun:
 		case x.books != nil:
 			x.books.opening(x.from)
 		case len(legs) > 0:
-			err = x.rows.opening(s.Name, x.from, legs)
+			x.rows.opening(s.Name, x.from, legs)
 		}
 		begun = true
-		return err
 	}
 	err := s.Facts(x.cmd.Context(), math.MinInt64, x.to, func(fact *ledger.Fact) error {
 		f, r := fact.Frame, fact.Record
@@ -120,17 +117,16 @@ func (x *exporter) journal(s *inspect.Source) error {
 		case len(r.Legs) == 0:
 			return nil
 		}
-		if err := opening(); err != nil {
-			return err
-		}
+		opening()
 		of := speaks(fact)
 		if x.books != nil {
 			return x.books.record(f, r, &of)
 		}
-		return x.rows.print(s.Name, f, r, &of)
+		x.rows.print(s.Name, f, r, &of)
+		return nil
 	})
 	if err == nil {
-		err = opening()
+		opening()
 	}
 	return err
 }

@@ -20,6 +20,7 @@ var formats = []string{"table", "json", "ndjson", "csv"}
 
 // sheet is rows under a header, printed in any format. Cells are strings, integers and credits. Lines of
 // ndjson and csv leave as they come, so that what is kept of them is bounded; a table has to know them all.
+// Whether all could be written the command's [console.Output] remembers.
 type sheet struct {
 	w       io.Writer
 	format  string
@@ -32,34 +33,35 @@ type sheet struct {
 func newSheet(w io.Writer, format string, columns ...string) *sheet {
 	s := &sheet{w: w, format: format, columns: columns, csv: csv.NewWriter(w)}
 	if format == "csv" {
-		_ = s.csv.Write(columns) // the error comes back from end
+		_ = s.csv.Write(columns)
 	}
 	return s
 }
 
-func (s *sheet) add(cells ...any) error {
+func (s *sheet) add(cells ...any) {
 	switch s.format {
 	case "ndjson":
-		return writeLine(s.w, object{s.columns, cells})
+		writeLine(s.w, object{s.columns, cells})
 	case "csv":
 		line := make([]string, len(cells))
 		for i, c := range cells {
 			line[i] = fmt.Sprint(c)
 		}
-		return s.csv.Write(line)
+		_ = s.csv.Write(line)
+	default:
+		s.rows = append(s.rows, cells)
 	}
-	s.rows = append(s.rows, cells)
-	return nil
 }
 
 // end prints what has not left yet.
-func (s *sheet) end() error {
+func (s *sheet) end() {
 	switch s.format {
 	case "json":
-		return writeJSON(s.w, s.objects())
+		writeJSON(s.w, s.objects())
+		return
 	case "ndjson", "csv":
 		s.csv.Flush()
-		return s.csv.Error()
+		return
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(s.w)
@@ -92,7 +94,6 @@ func (s *sheet) end() error {
 		t.AppendRow(row)
 	}
 	t.Render()
-	return nil
 }
 
 // aligned gives credits all nine decimals, so that a column's points stand under one another.
@@ -145,15 +146,15 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func writeJSON(w io.Writer, v any) error {
+func writeJSON(w io.Writer, v any) {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	_ = e.Encode(v)
 }
 
-func writeLine(w io.Writer, v any) error {
+func writeLine(w io.Writer, v any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	_ = e.Encode(v)
 }

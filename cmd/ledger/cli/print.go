@@ -82,14 +82,14 @@ func (e *env) printCommand() *cobra.Command {
 					case f.to != 0 && frame.Seq > f.to:
 						return inspect.ErrStop
 					case f.has(frame.Seq, r):
-						return p.print(s.Name, frame, r, nil)
+						p.print(s.Name, frame, r, nil)
 					}
 					return nil
 				})
-			if err != nil {
-				return err
+			if err == nil {
+				p.end()
 			}
-			return p.end()
+			return err
 		},
 	}
 	c.Flags().StringVar(&seq, "seq", "", "only this frame, or a range like 17-20 or 17-")

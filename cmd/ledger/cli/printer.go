@@ -53,29 +53,30 @@ type leg struct {
 }
 
 // print writes a record; what it is about is said in exports alone, and else nil.
-func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *about) error {
+func (p *printer) print(name string, f *ledger.Frame, r *ledger.Record, of *about) {
 	if p.format == "table" {
 		p.n++
 		lines := make([][2]string, len(r.Legs))
 		for i, l := range r.Legs {
 			lines[i] = [2]string{console.Plain(l.Account), aligned(l.Amount)}
 		}
-		return entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind,
-			console.Plain(r.ID), name, f.Seq, f.Epoch), []string{"; " + console.Plain(sentence(r))}, lines)
+		entry(p.w, fmt.Sprintf("%s %s %s  (%s, frame %d, epoch %d)", stamp(f.Time), r.Kind, console.Plain(r.ID),
+			name, f.Seq, f.Epoch), []string{"; " + console.Plain(sentence(r))}, lines)
+		return
 	}
 	v := view{Journal: name, Seq: f.Seq, Epoch: f.Epoch, Kind: r.Kind.String(), ID: r.ID, about: of}
 	if of == nil {
 		v.Salt, v.Content = hex.EncodeToString(r.Salt[:]), content(r)
 	}
-	return p.write(v, f.Time, r.Legs)
+	p.write(v, f.Time, r.Legs)
 }
 
 // opening writes the balances at a time from which on an export says everything, as a record of its own.
-func (p *printer) opening(name string, at int64, legs []ledger.Leg) error {
-	return p.write(view{Journal: name, Kind: "opening", ID: "balances of " + name, about: &about{}}, at, legs)
+func (p *printer) opening(name string, at int64, legs []ledger.Leg) {
+	p.write(view{Journal: name, Kind: "opening", ID: "balances of " + name, about: &about{}}, at, legs)
 }
 
-func (p *printer) write(v view, at int64, legs []ledger.Leg) (err error) {
+func (p *printer) write(v view, at int64, legs []ledger.Leg) {
 	p.n++
 	if p.format == "csv" {
 		for _, l := range legs {
@@ -86,32 +87,25 @@ func (p *printer) write(v view, at int64, legs []ledger.Leg) (err error) {
 					cells = append(cells, harmless(p.format, text))
 				}
 			}
-			if err == nil {
-				err = p.csv.add(cells...)
-			}
+			p.csv.add(cells...)
 		}
-		return err
+		return
 	}
 	v.Time, v.Legs, v.Currency = time.Unix(0, at).UTC().Format(time.RFC3339Nano), []leg{}, p.unit
 	for _, l := range legs {
 		v.Legs = append(v.Legs, leg(l))
 	}
 	if p.format == "json" {
-		_, err = io.WriteString(p.w, [...]string{"[\n", ",\n"}[min(p.n-1, 1)])
+		fmt.Fprint(p.w, [...]string{"[\n", ",\n"}[min(p.n-1, 1)])
 	}
-	if err == nil {
-		err = writeLine(p.w, v)
-	}
-	return err
+	writeLine(p.w, v)
 }
 
-func (p *printer) end() error {
+func (p *printer) end() {
 	switch p.format {
 	case "json":
-		_, err := io.WriteString(p.w, [...]string{"[]\n", "]\n"}[min(p.n, 1)])
-		return err
+		fmt.Fprint(p.w, [...]string{"[]\n", "]\n"}[min(p.n, 1)])
 	case "csv":
-		return p.csv.end()
+		p.csv.end()
 	}
-	return nil
 }

@@ -90,9 +90,7 @@ all accounts is 0.`,
 					if x.Amount == 0 && !zero {
 						continue
 					}
-					if err := out.add(s.Name, x.Account, x.Amount, unit); err != nil {
-						return err
-					}
+					out.add(s.Name, x.Account, x.Amount, unit)
 					if err := cmp.Or(inspect.Add(&debits, max(0, x.Amount)),
 						inspect.Add(&credits, min(0, x.Amount))); err != nil {
 						return err
@@ -102,7 +100,8 @@ all accounts is 0.`,
 			shown.end()
 			out.foot = [][]any{{"", "debits", debits, unit}, {"", "credits", credits, unit},
 				{"", "both", debits + credits, unit}}
-			return out.end()
+			out.end()
+			return nil
 		},
 	}
 	c.Flags().BoolVarP(&zero, "empty", "E", false, "show accounts with nothing in them, too")
@@ -156,18 +155,18 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 		return err
 	}
 	if format == "json" || format == "ndjson" {
-		return writeJSON(w, found)
+		writeJSON(w, found)
+		return nil
 	}
 	r, o := &found.Round, &found.Outcome
 	if format == "csv" || !explain {
-		return printRound(w, format, r, o)
+		printRound(w, format, r, o)
+		return nil
 	}
 	x, err := found.Explain()
 	if err != nil {
 		// It cannot be explained because it is wrong: show what is there.
-		if err := printRound(w, format, r, o); err != nil {
-			return err
-		}
+		printRound(w, format, r, o)
 		return violation{fmt.Errorf("%s round %d cannot be explained: %w", s.Name, n, err)}
 	}
 	var all market.Bill
@@ -178,11 +177,11 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 			awards++
 		}
 	}
-	_, err = fmt.Fprintf(w, "as quoted, %s would pay %s\n%s", market.Some(awards, "task"), all, x)
-	return err
+	fmt.Fprintf(w, "as quoted, %s would pay %s\n%s", market.Some(awards, "task"), all, x)
+	return nil
 }
 
-func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) error {
+func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) {
 	s := newSheet(w, format, "task", "agent", "seat", "value", "cost", "slot price", "toll", "not charged",
 		"fee", "premium")
 	awards := o.Awards
@@ -193,12 +192,10 @@ func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) 
 			a, awards = awards[0], awards[1:]
 			toll, own = -a.Toll-r.Fee, r.Own(a)
 		}
-		if err := s.add(string(a.Task), string(a.Agent), a.Seat, a.Value, a.Cost, a.SlotPrice, toll,
-			own, r.Fee, a.Premium); err != nil {
-			return err
-		}
+		s.add(string(a.Task), string(a.Agent), a.Seat, a.Value, a.Cost, a.SlotPrice, toll, own, r.Fee,
+			a.Premium)
 	}
-	return s.end()
+	s.end()
 }
 
 func (e *env) statsCommand() *cobra.Command {
@@ -216,13 +213,9 @@ func (e *env) statsCommand() *cobra.Command {
 			}
 			out := newSheet(cmd.OutOrStdout(), e.output, reportColumns...)
 			for i := range sum.Reports {
-				if err := out.add(reportCells(&sum.Reports[i])...); err != nil {
-					return err
-				}
+				out.add(reportCells(&sum.Reports[i])...)
 			}
-			if err := out.end(); err != nil {
-				return err
-			}
+			out.end()
 			for _, f := range sum.Findings {
 				if f.Damage {
 					return fmt.Errorf("%w: %s", journal.ErrDamaged, f)

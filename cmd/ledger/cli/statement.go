@@ -97,26 +97,27 @@ func (e *env) writeStatement(w io.Writer, s *inspect.Statement) error {
 	if e.output == "table" {
 		none = ""
 	}
-	add := func(what, time, about, record, note string, u *inspect.Sum, amount market.Credits) error {
+	add := func(what, time, about, record, note string, u *inspect.Sum, amount market.Credits) {
 		cells := []any{what, time, harmless(e.output, about), record, harmless(e.output, note), none, none,
 			none, none}
 		if u != nil {
 			cells = append(cells[:5], u.Tasks, u.Prompt, u.Cached, u.Output)
 		}
-		return out.add(append(cells, amount, s.Currency)...)
+		out.add(append(cells, amount, s.Currency)...)
 	}
-	err := add("opening", from, "", "", "", nil, s.Opening)
+	add("opening", from, "", "", "", nil, s.Opening)
 	for _, l := range s.Lines {
-		err = errors.Join(err, add(l.What, moment(l.Time), l.About, l.Record, l.Note, nil, l.Amount))
+		add(l.What, moment(l.Time), l.About, l.Record, l.Note, nil, l.Amount)
 	}
 	for i := range s.Usage {
 		u := &s.Usage[i]
-		err = errors.Join(err, add("usage", "", u.Model, "", "", u, -u.Paid))
+		add("usage", "", u.Model, "", "", u, -u.Paid)
 	}
-	err = errors.Join(err, add("closing", to, "", "", ends, nil, s.Closing))
+	add("closing", to, "", "", ends, nil, s.Closing)
 	for _, p := range s.Places {
 		out.foot = append(out.foot, []any{"of that", "", p.Journal, p.Account, "", "", "", "", "", p.Amount,
 			s.Currency})
 	}
-	return errors.Join(err, out.end())
+	out.end()
+	return nil
 }

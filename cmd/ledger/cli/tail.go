@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus/follow"
+	"souk/cmd/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
 )
@@ -41,7 +42,8 @@ func (e *env) tailCommand() *cobra.Command {
 			if goOn {
 				return followAll(cmd.Context(), sources, p)
 			}
-			return p.end()
+			p.end()
+			return nil
 		},
 	}
 	c.Flags().BoolVarP(&goOn, "follow", "f", false, "go on with what is written from now, until Ctrl-C")
@@ -69,19 +71,21 @@ func tail(ctx context.Context, s *inspect.Source, p *printer, n int) error {
 		return err
 	}
 	for _, x := range last[max(0, len(last)-n):] {
-		if err := p.print(s.Name, &x.frame, &x.record, nil); err != nil {
-			return err
-		}
+		p.print(s.Name, &x.frame, &x.record, nil)
 	}
 	return nil
 }
 
-// followAll prints what is written from now on.
+// followAll prints what is written from now on, as long as that can be printed.
 func followAll(ctx context.Context, sources []*inspect.Source, p *printer) error {
 	for follow.Pause(ctx, 200*time.Millisecond) {
+		if out, ok := p.w.(*console.Output); ok && out.Err() != nil {
+			return nil
+		}
 		for _, s := range sources {
 			err := s.Records(ctx, func(f *ledger.Frame, r *ledger.Record) error {
-				return p.print(s.Name, f, r, nil)
+				p.print(s.Name, f, r, nil)
+				return nil
 			})
 			if err != nil && ctx.Err() == nil {
 				return err

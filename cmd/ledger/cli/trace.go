@@ -76,9 +76,7 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 			found, money = true, t.money
 		}
 	}
-	if err := p.end(); err != nil {
-		return err
-	}
+	p.end()
 	if found && e.output == "table" {
 		fmt.Fprintln(cmd.OutOrStdout(), money)
 	}
@@ -157,8 +155,8 @@ func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
 		return nil
 	}
 	t.found = true
-	if err := t.p.print(t.source.Name, f, r, nil); err != nil || r.Round == nil || t.p.format != "table" {
-		return err
+	if t.p.print(t.source.Name, f, r, nil); r.Round == nil || t.p.format != "table" {
+		return nil
 	}
 	return t.options(r.Round)
 }
@@ -191,9 +189,7 @@ func (t *tracer) options(r *ledger.Round) error {
 	}
 	for line := range strings.Lines(one.String()) {
 		line = console.Plain(strings.TrimSuffix(line, "\n"))
-		if _, err := fmt.Fprintf(t.p.w, "    ; %s\n", line); err != nil {
-			return err
-		}
+		fmt.Fprintf(t.p.w, "    ; %s\n", line)
 	}
 	return nil
 }
