@@ -166,24 +166,46 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 
 // Depths returns how many of a prompt's prefixes each agent is believed to hold, by its [Cache.Place], in the
 // memory of dst. What is known of an agent need not begin at the first prefix, as some of it is not
-// remembered and some that agents say is not true: it is the last that the agent holds which counts.
+// remembered and some that agents say is not true: it is the last that the agent holds which counts, of
+// every stride's last prefixes, and then of those up to the next stride's.
 func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 	dst = slices.Grow(dst[:0], len(x.agents))[:len(x.agents)]
 	clear(dst)
-	left := make([]uint64, 0, 16) // of the agents, those that were not found yet
+	among := make([]uint64, 0, 16) // agents that are looked for
 	for range (len(x.agents) + 63) / 64 {
-		left = append(left, 1<<64-1)
+		among = append(among, 1<<64-1)
 	}
-	for i := len(prefixes) - 1; i >= 0; i-- {
+	find := func(depth int) (any bool) {
 		found := func(place int) {
-			left[place/64] &^= 1 << (place % 64)
-			dst[place] = int32(i + 1)
+			among[place/64] &^= 1 << (place % 64)
+			dst[place], any = int32(depth), true
 		}
-		x.own.each(prefixes[i].Hash, left, found)
-		x.reported.each(bus.ShortHash(prefixes[i].Hash), left, found)
+		x.own.each(prefixes[depth-1].Hash, among, found)
+		x.reported.each(bus.ShortHash(prefixes[depth-1].Hash), among, found)
+		return any
+	}
+	ends := make([]int, 0, 16) // strides at which some were found
+	for depth := len(prefixes) / stride * stride; depth > 0; depth -= stride {
+		if find(depth) {
+			ends = append(ends, depth)
+		}
+	}
+	for _, end := range append(ends, 0) {
+		clear(among)
+		for place, depth := range dst {
+			if int(depth) == end {
+				among[place/64] |= 1 << (place % 64)
+			}
+		}
+		for depth := min(end+stride-1, len(prefixes)); depth > end; depth-- {
+			find(depth)
+		}
 	}
 	return dst
 }
+
+// stride is the number of prefixes of which one is looked up at first.
+const stride = 8
 
 // each shows a prefix's holders among some.
 func (t *table) each(key uint64, among []uint64, show func(place int)) {
