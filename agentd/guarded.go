@@ -39,10 +39,6 @@ func (c *Config) knownPolicies(e *EngineConfig) *policy.Known {
 	}
 }
 
-// Watch has a shell hear the name of each policy that is called, and "" when it is back: who does not come
-// back holds up the agent.
-func (a *Agent) Watch(enters func(policy string)) { a.policies.Enters(enters) }
-
 // overheard reports whether anybody hears of dispatches.
 func (a *Agent) overheard() bool { return a.policies.Any() || a.tells }
 

@@ -169,26 +169,8 @@ func (n *Node) Planned(client, id string) (waits, planned bool) {
 // Terms returns the terms that a task was given.
 func (n *Node) Terms(client, id string) market.Terms { return n.admission.Find(client, id).Terms() }
 
-// Lateness returns how much later than at first an agent's first tokens may come, and how much one that is
-// late adds to it.
-func (n *Node) Lateness(agent string) (hazard, step float64) {
-	return n.settle.Lateness(agent).Hazard, settle.LateStep
-}
-
-// Punctual reports whether nothing is held against an agent's first tokens.
-func (n *Node) Punctual(agent string) bool { return n.settle.Lateness(agent) == settle.Lateness{} }
-
-// Came has a first token come from an agent after some time, of which another was expected, and reports
-// whether it was later than what is watched for.
-func (n *Node) Came(now time.Time, agent string, expected, ttft time.Duration) (late bool) {
-	a := n.fleet.Find(agent)
-	within, _ := a.Forecast.Watch(expected)
-	x := settle.Hold{Sent: now, Rec: ledger.Hold{Agent: agent},
-		Watch: n.settle.WatchFor(agent, within)}
-	n.turn.Advance(now.Add(ttft))
-	n.settle.FirstCame(&x, ttft)
-	return ttft > x.Watch
-}
+// Late counts the holds that an agent's last word named as late.
+func (n *Node) Late(agent string) int { return n.settle.Late(agent) }
 
 // SetPolicy puts a policy in the place of that which asks for it by name.
 func (n *Node) SetPolicy(hook policy.Hook, name string, p runtimepolicy.Policy) {

@@ -181,7 +181,7 @@ func (n rounds) award(c *round.Cleared) error {
 			n.Policies.Placed(now, x,
 				market.Usage{Prompt: h.Rec.Prompt, Cached: h.Rec.Cached, Output: h.Rec.Output})
 		})
-		h.Watch = n.settle.WatchFor(h.Rec.Agent, h.Watch)
+		h.Watch = n.settle.WatchFor(h.Watch)
 		n.settle.Begin(&h.Hold)
 	}
 	n.tariffs.Placed()

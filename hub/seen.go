@@ -34,7 +34,6 @@ func (x holding) Spoke(s *settle.Hold, m bus.Message) {
 			Ran: x.turn.Now().Sub(h.Sent)}
 		if first, ok := x.Forecasts.Answered(x.turn.Nano(), &h.Whose.Asks, &h.Agent.Forecast, &y); ok {
 			h.Agent.Computed(h.Rec.Client, h.Rec.Task, first)
-			x.settle.FirstCame(&h.Hold, first)
 		}
 	case *bus.DispatchReply:
 		if m.Code == bus.CodeDraining {
@@ -69,7 +68,7 @@ func (x holding) Others(s *settle.Hold) (largest, free int) {
 		if a.Joined() {
 			largest = max(largest, a.Reg().Slots)
 		}
-		if a != h.Agent && x.settle.Lateness(a.ID()).Late == 0 &&
+		if a != h.Agent && x.settle.Late(a.ID()) == 0 &&
 			x.Forecasts.Goes(&h.Whose.Asks, &a.Forecast) {
 			free += a.Free(x.turn.Nano())
 		}

@@ -121,7 +121,7 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
 	n.takes(h)
-	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Rec.Agent, h.Watch))
+	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Watch))
 }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,

@@ -33,9 +33,6 @@ type Params struct {
 
 func (p *Params) names() policy.Chosen[Hook] { return policy.Chosen[Hook]{&p.Guard, &p.Adapter} }
 
-// Without turns a policy off wherever it is named, and reports whether it was anywhere.
-func (p *Params) Without(name string) (was bool) { return p.names().Without(name) }
-
 // Known are the policies that there are for each hook.
 type Known [hooks]policy.Known
 

@@ -79,8 +79,8 @@ func TestActsWithinRoom(t *testing.T) {
 	}
 }
 
-// A shell hears of every call, also where an answer is looked at; and an answer of which a piece was missed,
-// as the policy was off, is not looked at any more: what comes after would be read as if it followed.
+// An answer of which a piece was missed, as the policy was off, is not looked at any more: what comes after
+// would be read as if it followed.
 func TestAnswersOfWhichAPieceIsMissed(t *testing.T) {
 	g, err := guard.New([]guard.Pattern{{Name: "n", Pattern: "secret", Action: guard.Cut}})
 	if err != nil {
@@ -88,8 +88,6 @@ func TestAnswersOfWhichAPieceIsMissed(t *testing.T) {
 	}
 	h := &Host{}
 	h.Set(Guard, "patterns", g)
-	var heard []string
-	h.Enters(func(name string) { heard = append(heard, name) })
 	w, other := h.Watch(start, "math"), h.Watch(start, "math")
 	if _, cut := w.Add(start, guard.Text, "sec"); cut {
 		t.Error("cut too soon")
@@ -104,9 +102,6 @@ func TestAnswersOfWhichAPieceIsMissed(t *testing.T) {
 	}
 	if _, cut := other.Add(on, guard.Text, "a secret"); !cut {
 		t.Error("an answer of which nothing was missed is not looked at any more")
-	}
-	if got := strings.Join(heard, ","); got != "patterns,,patterns,,patterns,,patterns,,patterns," {
-		t.Errorf("heard %q", got)
 	}
 }
 
@@ -129,13 +124,5 @@ func TestEnded(t *testing.T) {
 			e.Session != bus.SessionKey("ann", "s") || e.Agent != policy.IDOf("a-1") {
 			t.Errorf("%s: %+v", c.outcome, e)
 		}
-	}
-}
-
-// A policy that hung is turned off wherever it is named.
-func TestWithout(t *testing.T) {
-	p := Params{Guard: "patterns", Adapter: "next"}
-	if p.Without("other") || !p.Without("patterns") || p.Guard != "" || p.Adapter != "next" {
-		t.Errorf("%+v", p)
 	}
 }

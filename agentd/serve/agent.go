@@ -45,7 +45,6 @@ type agent struct {
 	listed  string    // the state in the last registration
 	why     string    // what the last look at the engine found wrong
 	lacks   string    // what was said last that the engine lacks
-	dog     follow.Watchdog
 	// of the engine's requests
 	cancels map[*agentd.Stream]context.CancelCauseFunc
 	acked   map[*agentd.Stream]chan struct{} // hear of acknowledgements
@@ -129,7 +128,6 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	a.core = a.newCore(info)
-	a.core.Watch(a.dog.Enters)
 	a.core.Restore(left)
 	a.mu.Unlock()
 	if a.spool != nil {
@@ -186,7 +184,6 @@ func (a *agent) run(ctx context.Context) error {
 	wg.Go(func() { a.watchEngine(life) })
 	wg.Go(func() { a.engine.Events(life, a.onEvents) })
 	wg.Go(func() { a.loop(life) })
-	wg.Go(func() { a.dog.Run(life, a.hangs) })
 	wg.Go(func() { a.heartbeats(life) })
 	wg.Go(func() { a.resendLoop(life) })
 	select {
@@ -287,9 +284,4 @@ func (a *agent) coreModel() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.core.Model()
-}
-
-// hangs ends the process for a policy that does not come back, once.
-func (a *agent) hangs(policy string) {
-	a.hung.Do(func() { a.deps.Home.hung().End(a.log, policy, a.deps.Exit) })
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"souk/bus/follow"
 	"souk/bus/life"
 )
 
@@ -86,14 +85,6 @@ func (h *Home) Held() error {
 		return fmt.Errorf("node's directory %s: %w: the node ends; start it where its directory is", h.dir, err)
 	}
 	return nil
-}
-
-// hung names the policies in which a life hung: they are off.
-func (h *Home) hung() follow.Hung {
-	if h == nil {
-		return ""
-	}
-	return follow.Hung(filepath.Join(h.dir, "HUNG"))
 }
 
 // Close lets another have the directory.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,13 +22,12 @@ func TestWhatStandsInASpoolsPlace(t *testing.T) {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 		}},
 	} {
-		for _, name := range []string{"a.spool", "a.spool.new", "a.spool.damaged", "HUNG", "HUNG.new",
-			"LIVES", "LOCK"} {
+		for _, name := range []string{"a.spool", "a.spool.new", "a.spool.damaged", "LIVES", "LOCK"} {
 			home, err := OpenHome(t.TempDir(), "node")
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir := filepath.Dir(string(home.hung()))
+			dir := home.dir
 			data, node := filepath.Dir(filepath.Dir(dir)), "node"
 			if err := home.Close(); err != nil {
 				t.Fatal(err)
@@ -56,17 +54,14 @@ func TestWhatStandsInASpoolsPlace(t *testing.T) {
 				if err == nil {
 					err = s.Close()
 				}
-				log := slog.New(slog.DiscardHandler)
-				home.hung().End(log, "guard", func(int) {})
-				reads := home.hung().Without(log, func(string) bool { return false })
-				done <- errors.Join(err, reads, home.Close())
+				done <- errors.Join(err, home.Close())
 			}()
 			select {
 			case err := <-done:
 				if err != nil && !strings.Contains(err.Error(), name) {
 					t.Errorf("%s as %s: it is not named: %v", l.what, name, err)
 				}
-				inTheWay := name == "a.spool" || name == "HUNG" || name == "LOCK" && l.what != "a terabyte"
+				inTheWay := name == "a.spool" || name == "LOCK" && l.what != "a terabyte"
 				if (err != nil) != inTheWay {
 					t.Errorf("%s as %s: %v", l.what, name, err)
 				}

@@ -28,9 +28,8 @@ type Deps struct {
 	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
 	// the node's directory; nil: the leases of earlier lives have to expire
 	Home  *Home
-	Log   *slog.Logger   // nil: the default one
-	Exit  func(code int) // ends the process; nil: os.Exit
-	Spans *sight.Spans   // nil: none
+	Log   *slog.Logger // nil: the default one
+	Spans *sight.Spans // nil: none
 	// of what it counts and measures; nil: nobody collects that
 	Meter metrics.Meter
 }
@@ -42,7 +41,6 @@ type Server struct {
 	log   *slog.Logger
 	boot  int64
 	ready chan struct{}
-	hung  sync.Once
 
 	first, inter *metrics.Recorder // seconds of first tokens and between tokens, by agent and model
 
@@ -68,12 +66,6 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 		cfg.Node, _ = os.Hostname()
 	}
 	deps.Log = cmp.Or(deps.Log, slog.Default())
-	if deps.Exit == nil {
-		deps.Exit = os.Exit
-	}
-	if err := deps.Home.hung().Without(deps.Log.With("node", cfg.Node), cfg.Policies.Without); err != nil {
-		return nil, fmt.Errorf("agentd: node %s: %w", cfg.Node, err)
-	}
 	boot := time.Now().UnixMilli()
 	if deps.Home != nil {
 		boot = deps.Home.boot

@@ -14,10 +14,6 @@ const OffFor = 60 * time.Second
 // Guard runs one policy for its host: what it says is checked and counted, and if it panics or asks for more
 // than there is room for, it is off for [OffFor]. The zero Guard has no policy and does nothing.
 type Guard struct {
-	// Enters, if not nil, is told the name of the policy before each call of it, and "" after. A shell looks
-	// there for one that does not come back.
-	Enters func(name string)
-
 	name   string
 	policy Policy
 	off    time.Time // until then
@@ -114,13 +110,7 @@ func (g *Guard) Call(now time.Time, what string, f func()) bool {
 }
 
 func (g *Guard) call(now time.Time, what string, f func()) {
-	if g.Enters != nil {
-		g.Enters(g.name)
-	}
 	defer func() {
-		if g.Enters != nil {
-			g.Enters("")
-		}
 		if r := recover(); r != nil {
 			g.counts.Panics++
 			g.turnOff(now, "it panicked in %s (%T)", what, r)
@@ -139,7 +129,6 @@ func (g *Guard) Observe(e Event) {
 }
 
 // Score writes the policy's score of each item in order: 0 for no opinion, Never or Hold where that may be.
-// All of them are one call for Enters.
 func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	clear(scores)
 	if !g.On(now) || len(items) == 0 {

@@ -15,16 +15,6 @@ type Hook interface {
 // hooks; "" is none.
 type Chosen[H Hook] []*string
 
-// Without turns a policy off wherever it is named, and reports whether it was anywhere.
-func (c Chosen[H]) Without(name string) (was bool) {
-	for _, of := range c {
-		if *of == name {
-			*of, was = "", true
-		}
-	}
-	return was
-}
-
 // Faults says which names are not known. known has those of each hook.
 func (c Chosen[H]) Faults(known []Known) (errs []error) {
 	for i, name := range c {
@@ -68,13 +58,6 @@ func (h *Hosted[H]) Of(hook H) *Guard {
 
 // Any reports whether there is any policy. Without one a host need not be told of anything.
 func (h *Hosted[H]) Any() bool { return len(h.guards) > 0 }
-
-// Enters has a shell hear of each call, see [Guard].
-func (h *Hosted[H]) Enters(enters func(name string)) {
-	for i := range h.guards {
-		h.guards[i].Enters = enters
-	}
-}
 
 // Observe passes an event on to all.
 func (h *Hosted[H]) Observe(e Event) {

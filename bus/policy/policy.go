@@ -230,7 +230,7 @@ func (k EventKind) String() string {
 	return name(k, "arrived", "placed", "served", "failed", "ended", "next", "loaded", "again")
 }
 
-func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail", "share") }
+func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail") }
 
 func (k EffectKind) String() string { return name(k, "keep-alive", "warm", "load") }
 

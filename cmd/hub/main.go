@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/bus/follow"
 	"souk/cmd/choices"
 	"souk/cmd/daemon"
 	"souk/hub"
@@ -102,7 +101,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
 		Spans: p.Spans, Signs: signs, Expires: l.Expires, Close: closing,
 		Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
-		Hung:    follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung")), Meter: p.Meter()})
+		Meter:   p.Meter()})
 	if err != nil {
 		return err
 	}

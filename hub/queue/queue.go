@@ -110,10 +110,6 @@ type Room[T Waiter] struct {
 	again turn.Timer     // all are looked at again
 	spent turn.Timer     // the first of them is worth no more than it costs
 	of    map[string]int // by client
-
-	// By these two a task that comes to a full queue is judged at no cost, however many wait.
-	clients []int // that have so many
-	busiest int   // so many has the client that has most
 }
 
 // NewRoom returns an empty queue, in which so many may wait beside those that have a slot.
@@ -149,7 +145,7 @@ func (r *Room[T]) Add(t T, free bool, beat time.Duration) {
 	r.all = slices.Insert(r.all, n, t)
 	e.waits, e.left, e.late = true, false, e.late || !free
 	r.due++
-	r.count(e.client, 1)
+	r.of[e.client]++
 	beat = cmp.Or(beat, e.TimeLeft(r.turn.Now()))
 	wake := func() { r.turn.Set(&e.timer, turn.Earlier(e.deadline, r.turn.Now().Add(beat))) }
 	e.timer.Due = func() {
@@ -176,25 +172,10 @@ func (r *Room[T]) Remove(t T) {
 		r.due--
 	}
 	e.waits, e.spent = false, time.Time{}
-	r.count(e.client, -1)
+	if r.of[e.client]--; r.of[e.client] == 0 {
+		delete(r.of, e.client)
+	}
 	r.turn.Set(&e.timer, time.Time{})
-}
-
-// count counts tasks of a client in or out.
-func (r *Room[T]) count(client string, by int) {
-	from := r.of[client]
-	to := from + by
-	if r.of[client] = to; to == 0 {
-		delete(r.of, client)
-	}
-	for len(r.clients) <= to {
-		r.clients = append(r.clients, 0)
-	}
-	r.clients[from]--
-	r.clients[to]++
-	for r.busiest = max(r.busiest, to); r.busiest > 0 && r.clients[r.busiest] == 0; {
-		r.busiest--
-	}
 }
 
 // Take appends to dst the tasks that the next round looks at, by arrival. They wait for news then, unless the
@@ -231,7 +212,12 @@ func (r *Room[T]) Left(client string) bool {
 func (r *Room[T]) Of(client string) int { return r.of[client] }
 
 // Busiest returns the most tasks that one client has waiting.
-func (r *Room[T]) Busiest() int { return r.busiest }
+func (r *Room[T]) Busiest() (most int) {
+	for _, n := range r.of {
+		most = max(most, n)
+	}
+	return most
+}
 
 // Squeezes reports whether a client that has so many tasks waiting would still find room for another, at the
 // cost of a client that has more. Room is shared by counting tasks: no bid is read.

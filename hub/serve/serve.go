@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +33,6 @@ type Deps struct {
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
 	Learned  string         // a file of what the hub has learned of its agents; "": it begins anew each time
 	Close    bool           // the hub ends: see [hub.Node.Close]
-	Hung     follow.Hung    // policies in which a life of the hub hung: they are off
-	Exit     func(code int) // ends the process; nil: os.Exit
 	Signs    *keeper.Keeper // of the journal; nil: nobody signs it
 	// when its creds end, the zero time: never; nil: it is not known
 	Expires func() time.Time
@@ -70,7 +67,6 @@ type Server struct {
 	disk    follow.Trouble         // with the room on it
 
 	stands   follow.Candidate
-	watchdog follow.Watchdog
 	mute     follow.Trouble // with the treasury
 	restarts atomic.Bool    // it gave no answer, or no word, when it was asked last
 	asking   sync.WaitGroup // requests to it
@@ -94,14 +90,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	if deps.Seed == ([32]byte{}) {
 		crand.Read(deps.Seed[:])
 	}
-	if deps.Exit == nil {
-		deps.Exit = os.Exit
-	}
 	if deps.Log == nil {
 		deps.Log = slog.Default()
-	}
-	if err := deps.Hung.Without(deps.Log.With("hub", cfg.Domain), cfg.Policies.Without); err != nil {
-		return nil, fmt.Errorf("hub %s: %w", cfg.Domain, err)
 	}
 	node, err := hub.NewNode(cfg, deps.Seed)
 	if err != nil {
@@ -125,7 +115,6 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s.stands.Log = s.log
 	s.stands.Asked = func(err error) { s.asked("leader", "who leads the domain is not known", err) }
 	s.stands.Doubt, s.stands.Idle = s.doubts, "not leading: nothing is awarded until the domain is led again"
-	node.Policies.Enters(s.watchdog.Enters)
 	s.observe()
 	return s, nil
 }
@@ -183,9 +172,6 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) run(ctx context.Context) error {
-	watched, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	go s.watchdog.Run(watched, func(policy string) { s.deps.Hung.End(s.log, policy, s.deps.Exit) })
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}

@@ -77,7 +77,7 @@ func (r *Room) moved(h *Hold, e Event, code bus.Code) bool {
 	}
 	if code == bus.CodeLateFirst {
 		r.counts.Hedged++
-		r.gaveUp(h)
+		r.turn.Changed = true
 	}
 	r.counts.Moved++
 	t := h.Task

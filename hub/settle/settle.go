@@ -78,9 +78,7 @@ type Counts struct {
 	// tasks that another agent got because theirs failed before anything was delivered
 	Moved  int64
 	Hedged int64 // of these, those whose first token was late
-	// of these, those whose first agent turned out to be well: see [Room.FirstCame]
-	HedgedFalse int64
-	Late        int64 // completions of holds that had ended: repeats, or too late
+	Late   int64 // completions of holds that had ended: repeats, or too late
 }
 
 // Room is the state of all holds together. For one goroutine.
@@ -90,7 +88,7 @@ type Room struct {
 	hub    Hub
 	holds  map[string]*Hold                         // open
 	acks   *bounded.Cache[string, string, bus.Code] // of ended holds, by client
-	late   map[string]*Lateness                     // by agent
+	late   map[string]int                           // holds that its last summary named as late, by agent
 	spent  float64                                  // tasks asked for by hedging, less what was earned since
 	bodies int                                      // bytes kept of tasks that agents have
 	cut    bool                                     // the bus is away
@@ -100,7 +98,7 @@ type Room struct {
 
 // New returns the room of a hub that has no holds.
 func New(t *turn.Turn, l Limits, hub Hub) *Room {
-	return &Room{turn: t, limits: l, hub: hub, holds: map[string]*Hold{}, late: map[string]*Lateness{},
+	return &Room{turn: t, limits: l, hub: hub, holds: map[string]*Hold{}, late: map[string]int{},
 		acks: bounded.New[string, string, bus.Code](l.MaxKnown, 0)}
 }
 
@@ -151,7 +149,6 @@ type Hold struct {
 	look     turn.Timer // while its reader waits to hear whether its agent has failed
 	nextAt   time.Time  // since then
 	again    int        // times it was dispatched again, for want of a reply
-	asked    int64      // when its agent was asked to give it up, by Turn.Nano
 	inquired time.Time  // when its reader was asked last whether it has the end, as its agent is dead
 }
 
@@ -277,7 +274,7 @@ func (r *Room) happens(h *Hold, e Event) {
 			}
 		case GiveUp:
 			if !h.Given { // else it may not have heard
-				h.Given, h.asked, h.Task.Hedged = true, r.turn.Nano(), true
+				h.Given, h.Task.Hedged = true, true
 				r.spent++
 			}
 			r.tell(h, &bus.HoldControl{Hold: h.ID, Late: true})

@@ -29,12 +29,11 @@ type HedgeFigures struct {
 	P99          float64 // of first tokens, ms
 	Moved        int     // tasks that began or went on at another agent
 	Hedged       int64   // of these, for a late first token
-	False        int64   // of these, from an agent that was well
 	More         float64 // tokens that engines computed beside what was paid for, in per cent of that
 }
 
 func (f *HedgeFigures) columns() []float64 {
-	return []float64{f.First, f.Whole, f.P99, float64(f.Moved), float64(f.Hedged), float64(f.False), f.More,
+	return []float64{f.First, f.Whole, f.P99, float64(f.Moved), float64(f.Hedged), f.More,
 		float64(f.Tasks)}
 }
 
@@ -131,7 +130,7 @@ func playHedge(ctx context.Context, m *local.Market, seed uint64, ramp time.Dura
 	}
 	s, paid := m.Hubs()[0].Stats(), r.Prompt+r.Output
 	return HedgeFigures{Tasks: r.Asked, First: r.TTFT.Max / 1000, Whole: r.Whole.Max / 1000, P99: r.TTFT.P99,
-		Moved: r.Moved, Hedged: s.Hedged, False: s.HedgedFalse,
+		Moved: r.Moved, Hedged: s.Hedged,
 		More: 100 * (float64(computed)/float64(paid) - 1)}, nil
 }
 
@@ -166,11 +165,10 @@ until its first token is later than one in a thousand is, which the hub knows of
 3 s before, it waits for what is expected at worst. **first
 token** and **answer** are the longest of all tasks, in s, p99 is of first tokens, in ms; answers that had begun there
 go on elsewhere by the agent's word alone, in either row. **hedged** are tasks that the hub took back for a late first
-token, **false** those of them whose agent was well; **more** is what engines computed that nobody paid for, in per
-cent of what was.
+token; **more** is what engines computed that nobody paid for, in per cent of what was.
 
-| policy | first token | answer | p99 | moved of | hedged | false | more % |
-|---|---|---|---|---|---|---|---|
+| policy | first token | answer | p99 | moved of | hedged | more % |
+|---|---|---|---|---|---|---|
 `
 
 // HedgePage plays it, and returns the page about it, which a command has asked for.
@@ -200,9 +198,9 @@ func HedgePage(ctx context.Context, command string, seeds []uint64, said func(ru
 		}
 		first[rule] = e[0]
 		plot.Put(rule, "", e[0].Median, e[0].Within)
-		text += fmt.Sprintf("| %s | %.1f ± %.1f | %.1f ± %.1f | %.0f ± %.0f | %.0f of %.0f | %.0f | %.0f | "+
+		text += fmt.Sprintf("| %s | %.1f ± %.1f | %.1f ± %.1f | %.0f ± %.0f | %.0f of %.0f | %.0f | "+
 			"%.1f ± %.1f |\n", rule, e[0].Median, e[0].Within, e[1].Median, e[1].Within, e[2].Median,
-			e[2].Within, e[3].Median, e[7].Median, e[4].Median, e[5].Median, e[6].Median, e[6].Within)
+			e[2].Within, e[3].Median, e[6].Median, e[4].Median, e[5].Median, e[5].Within)
 	}
 	on, off := first["hedge"], first["none"]
 	p.Plots = map[string]page.Plot{"first": plot}
