@@ -11,7 +11,7 @@ import (
 // brief reports whether a key was made for less than the default validity: who asked for that wants it to
 // end.
 func (k *userKey) brief() bool {
-	return k.Issued != 0 && time.Duration(k.Expires-k.Issued)*time.Second < Valid
+	return time.Duration(k.Expires-k.Issued)*time.Second < Valid
 }
 
 // warn is how long before a key's end that is said: Warn, or, of a brief one, the last third of its life.

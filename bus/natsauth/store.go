@@ -292,7 +292,7 @@ type name struct {
 // userKey is the public half of one key of a name.
 type userKey struct {
 	Public  string `json:"public"`
-	Issued  int64  `json:"issued,omitempty"`  // seconds since 1970; 0: by an earlier version
+	Issued  int64  `json:"issued"`            // seconds since 1970
 	Expires int64  `json:"expires"`           // as in the JWT
 	Revoked int64  `json:"revoked,omitempty"` // when it was; 0: it is good
 }

@@ -230,12 +230,12 @@ func roomless(files []*source, rooms string) (all []string) {
 	named := rowsOf(rooms)
 	seen := map[string]bool{}
 	for _, s := range files {
-		if seen[s.pkg] || s.test || s.file.Name.Name == "main" {
+		if seen[s.pkg] || s.file.Name.Name == "main" {
 			continue
 		}
 		seen[s.pkg] = true
 		within := named[s.pkg]
-		for pkg := s.pkg; under(pkg, []string{"cmd/...", "integration/..."}); pkg = path.Dir(pkg) {
+		for pkg := s.pkg; path.Dir(pkg) != "." && under(pkg, []string{"cmd/...", "integration/..."}); pkg = path.Dir(pkg) {
 			within = within || named[pkg]
 		}
 		if !within {

@@ -123,7 +123,9 @@ func worldUsage(traces []virtual.Trace) string {
 	for _, f := range virtual.Fleets {
 		fmt.Fprintf(&list, "  %-23s %s\n", f.Name, f.About)
 	}
-	list.WriteString("\nTraces:\n")
+	if len(traces) > 0 {
+		list.WriteString("\nTraces:\n")
+	}
 	for _, t := range traces {
 		about := t.About
 		if t.Callers > 0 {

@@ -59,9 +59,9 @@ func pagesCommand() *cobra.Command {
 		Use:   "pages",
 		Short: "Make the pages of results anew, and the front page",
 		Long: `Makes the pages of results anew, one after another, each by its own command, and the front page of all; from the
-root of the repository, where no --out is given. It takes an hour of processor time, of which two processors
-take a half each. The same build makes the same bytes, but for pages by the clock, which are made where --clock or
-their name asks for them.
+root of the repository, where no --out is given. It takes forty minutes of processor time, of which two
+processors take a half each. The same build makes the same bytes, but for pages by the clock, which are made
+where --clock or their name asks for them.
 
 ` + list.String(),
 		Example: "  lab pages\n  lab pages --only crowd,games --out /tmp/results",
