@@ -91,14 +91,16 @@ ALONE += classifier classifier/model cmd/choices
 ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router
 ALONE += hub/account hub/config hub/fleet hub/forecast hub/meeting hub/prewarm hub/report hub/status
-ALONE += hub/tariff hub/turn hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
-LAB_ALONE := ahead cachesage/sage papers prose traces train
+ALONE += hub/tariff hub/turn hub/settle ledger ledger/checkpoint ledger/treasury ledger/tree ledger/witness
+ALONE += market/certify market/flow agentd/vllmsim/kv bus/life
+LAB_ALONE := . ahead cachesage/sage compare grafana load/proc page papers prose release traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for, and only that one runs
-# with it.
+# with it. Those of LAB_BESIDE have one test together, in a package of that name: one program is linked for all.
 SIDE := market
-LAB_SIDE := virtual . cachesage economics forecast games gpus hints iemas learned thousand truth
+LAB_SIDE := games iemas truth
+LAB_BESIDE := virtual cachesage economics forecast gpus hints learned thousand
 
 # Their long tests compute, or wait, on what their short ones show the race detector, too: it has these alone,
 # the rest runs without it, and make soak has all of them with it.
@@ -112,7 +114,9 @@ HEAVY += TestNobodyLearnsByPayingWhatIsMailedToAnother TestSoukScripts TestDeplo
 HEAVY += TestEnginesThatMisbehave TestATaskThatKillsEnginesKillsFew TestATaskLeavesASilentEngine
 HEAVY += TestMaxTokensOfAnAnswerThatGoesOn TestWhatCannotGoOn TestOldCopiesOfAHub TestOldCopiesOfATreasury
 HEAVY += TestAnOlderHubWhoseTreasuryIsDoubted TestAMonthIsClosedByThePage TestThePictureFitsTheScreen
-HEAVY_IN := integration cmd/souk integration/hostile integration/knowing
+HEAVY += TestSumsAreTheSameByTheFilesBesideTheLog TestSumsAreWhatWasPaid TestAQuotaThatIsUsedUpHeals
+HEAVY += TestHalvesOfRequestsAreBounded TestWhoReadsNothingIsCutOff
+HEAVY_IN := integration cmd/souk integration/hostile integration/knowing ledger/inspect bus/embedded
 
 # The longest first, that none of them is waited for alone at the end.
 FIRST := integration cmd/souk
@@ -121,18 +125,21 @@ FIRST := integration cmd/souk
 # cores, too. One is with the race detector and one is without, so that neither compiles what the other does, and
 # what computes most is last, with its longest package first.
 TEST  := test -vet=off -timeout 10m
-RACE  := $(TEST) -race
+RACE  := $(TEST) -race "-gcflags=souk/...=-dwarf=false -l"
 PARTS := test-race test-plain lab-race lab-plain
 .PHONY: $(PARTS)
 
 # A quarter of the processor time goes into compiling and linking: nobody debugs these programs, and the compiler,
 # which ends soon, needs to collect no garbage. What others wrote, and what only wires parts and tests them,
-# computes little: it is compiled without inlining, which takes a quarter less. What learns and plays in virtual
-# time does compute. What is compiled names no directory, so that one clone finds what another has compiled; where
-# the standard library is, a test of integration/house asks then. Tests that build programs hand this on. A test
-# that collects garbage a fourth as often as usual takes a sixth less time.
+# computes little: it is compiled without inlining, which takes a quarter less, and under the race detector all
+# is, which is no slower for it. What learns and plays in virtual time does compute. What is compiled names no
+# directory, so that one clone finds what another has compiled; where the standard library is, a test of
+# integration/house asks then. Tests that build programs hand this on. A test that collects garbage a fourth as
+# often as usual takes a sixth less time.
 TOOLS := "-ldflags=-s -w" "-gcflags=all=-dwarf=false -l" -gcflags=std=-dwarf=false -gcflags=souk/...=-dwarf=false
-TOOLS += $(patsubst %,"-gcflags=souk/%/...=-dwarf=false -l",cmd integration)
+SHELLS := cmd integration hub/serve agentd/serve agentd/vllm classifier/serve ledger/treasury/serve
+SHELLS += $(addprefix bus/,client embedded etcdreg follow gateway natsauth natsbus)
+TOOLS += $(patsubst %,"-gcflags=souk/%/...=-dwarf=false -l",$(SHELLS))
 TOOLS += $(patsubst %,-gcflags=souk/%=-dwarf=false,$(addprefix $(LAB)/,train traces virtual))
 TOOLS += -trimpath "-toolexec=env GOGC=off GOMEMLIMIT=1GiB"
 test test-short: export GOROOT := $(shell $(GO) env GOROOT)
@@ -161,9 +168,9 @@ test-plain:
 	$(GO) -C $(ALERTS) $(TEST) .
 	$(call plain,.,$(LONG) $(SIDE) $(ALONE),$(HEAVY_IN))
 lab-race:
-	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
+	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE) $(LAB_BESIDE),$(LAB_SIDE))
 lab-plain:
-	$(call plain,$(LAB),$(LAB_SIDE) $(LAB_ALONE))
+	$(call plain,$(LAB),$(LAB_BESIDE) $(LAB_SIDE) $(LAB_ALONE))
 
 test: ## every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
 ifeq ($(CC_FOUND),)

@@ -8,13 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // The packages that the Makefile tests without the race detector (ALONE) start no goroutine, nor do their
 // tests. Those of which it tests a part with it (SIDE) start none outside tests but by runs.Each, and have
-// such a part. Those that it tests with it in short (LONG) leave something out then.
+// such a part; those of LAB_BESIDE have it together, in package beside. Those that it tests with it in short
+// (LONG) leave something out then.
 func TestNoGoroutine(t *testing.T) {
 	for _, pkg := range listed(t, "ALONE") {
 		for path, code := range sources(t, pkg) {
@@ -26,7 +28,19 @@ func TestNoGoroutine(t *testing.T) {
 			}
 		}
 	}
-	for _, pkg := range listed(t, "SIDE") {
+	together, err := os.ReadFile(filepath.Join("../..", lab, "beside/beside_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := words(t, "LAB_BESIDE")
+	for i, pkg := range beside {
+		beside[i] = lab + "/" + pkg
+		if !bytes.Contains(together, []byte(`"souk/`+beside[i]+`"`)) {
+			t.Errorf("package beside does not play %s: the race detector looks at none of it", beside[i])
+		}
+	}
+	side := listed(t, "SIDE")
+	for _, pkg := range append(side, beside...) {
 		tested := false
 		for path, code := range sources(t, pkg) {
 			if strings.HasSuffix(path, "_test.go") {
@@ -39,8 +53,9 @@ func TestNoGoroutine(t *testing.T) {
 				}
 			}
 		}
-		if !tested {
-			t.Errorf("%s has no test named SideBySide: the race detector looks at none of it", pkg)
+		if alone := slices.Contains(side, pkg); tested != alone {
+			t.Errorf("%s has a test named SideBySide: %v, want %v: that one alone runs with the race detector", pkg,
+				tested, alone)
 		}
 	}
 	for _, pkg := range listed(t, "LONG") {

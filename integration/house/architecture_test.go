@@ -235,7 +235,8 @@ func roomless(files []*source, rooms string) (all []string) {
 		}
 		seen[s.pkg] = true
 		within := named[s.pkg]
-		for pkg := s.pkg; path.Dir(pkg) != "." && under(pkg, []string{"cmd/...", "integration/..."}); pkg = path.Dir(pkg) {
+		folders := under(s.pkg, []string{"cmd/...", "integration/..."})
+		for pkg := s.pkg; folders && path.Dir(pkg) != "."; pkg = path.Dir(pkg) {
 			within = within || named[pkg]
 		}
 		if !within {

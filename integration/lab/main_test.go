@@ -47,7 +47,6 @@ func TestFigures(t *testing.T) {
 		{"cliff", "cliff", "ring,chat-2,two-block,market --engines 4 --loads 0.6,1.1", "100"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			file := filepath.Join(t.TempDir(), "figures.json")
 			lab := root()
 			lab.SetArgs(append([]string{c.command, "--seeds", "1", "--tasks", c.tasks, "--json", file,

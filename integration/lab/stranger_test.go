@@ -28,7 +28,7 @@ func (stranger) Arrive(_ time.Time, _ *virtual.Request, v *virtual.View) int {
 }
 
 // A rule that was added stands in the table of every page that compares rules, and in its help.
-func TestAStrangersRuleIsOnPagesMadeSideBySide(t *testing.T) {
+func TestAStrangersRuleIsOnPages(t *testing.T) {
 	for _, line := range []string{
 		"crowd --only open,routed --loads 0.5 --tasks 30 --seeds 1 --engines 2",
 		"cliff --only ring --tasks 30 --seeds 1 --engines 2",
@@ -36,7 +36,6 @@ func TestAStrangersRuleIsOnPagesMadeSideBySide(t *testing.T) {
 		"crowd --help", "cliff --help", "frontier --help",
 	} {
 		t.Run(line, func(t *testing.T) {
-			t.Parallel()
 			var out strings.Builder
 			lab := root()
 			lab.SetArgs(strings.Fields(line))

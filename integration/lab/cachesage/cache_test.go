@@ -119,7 +119,7 @@ func TestSameFiguresTwice(t *testing.T) {
 }
 
 // Runs that go side by side share nothing: they give what they give one after the other.
-func TestRunsSideBySide(t *testing.T) {
+func TestRunsBesideOthers(t *testing.T) {
 	p := Panels()[1]
 	rows, err := Compare(t.Context(), []*Panel{p}, []string{"ours"}, []uint64{5, 6}, func(int) {})
 	if err != nil {

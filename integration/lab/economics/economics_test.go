@@ -50,10 +50,10 @@ func figure(t *testing.T, table Table, column string, key ...any) float64 {
 }
 
 // The same seed gives the same figures, on one processor and on many; another seed gives others.
-func TestSameFiguresSideBySide(t *testing.T) {
+func TestSameFiguresOnAnyProcessors(t *testing.T) {
 	names := []string{"truth", "settle", "private", "pricing", "clusters", "schemes"}
 	few := small
-	few.Rounds = 6 // the race detector sees each experiment's runs at once
+	few.Rounds = 6
 	want := run(t, few, names...)
 	before := runtime.GOMAXPROCS(1)
 	got := run(t, few, names...)

@@ -30,7 +30,7 @@ func small(streams ...string) Options {
 
 // The same seed gives the same figures to the last bit, another one others.
 // Streams that go side by side share nothing: one seed gives the same figures every time.
-func TestSameFiguresSideBySide(t *testing.T) {
+func TestSameFiguresAgain(t *testing.T) {
 	o := small("short", "azure")
 	o.Tasks, o.Gap = 500, true
 	one, two := judged(t, o), judged(t, o)

@@ -250,7 +250,7 @@ func brief(t *testing.T, seeds []uint64, slots ...int) *Results {
 }
 
 // Searches that run beside one another share nothing: what came of a rule is what comes of it alone.
-func TestSearchesSideBySide(t *testing.T) {
+func TestSearchesBesideOthers(t *testing.T) {
 	beside := brief(t, []uint64{2}, 8)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	alone := brief(t, []uint64{2}, 8)

@@ -45,7 +45,7 @@ func TestPlay(t *testing.T) {
 }
 
 // Runs that go side by side share nothing: they give what they give one after the other.
-func TestRunsSideBySide(t *testing.T) {
+func TestRunsBesideOthers(t *testing.T) {
 	o := Options{Callers: 3, Turns: 5}
 	play := func(i int) (outcome, error) {
 		return o.play(uint64(i+1), game{market.SettleMetered, &Lies[0], 1})

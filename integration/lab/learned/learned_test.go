@@ -38,7 +38,7 @@ func toy(n int) *Data {
 }
 
 // Routers that learn beside one another learn what each would alone.
-func TestTrainSideBySide(t *testing.T) {
+func TestRoutersLearnBesideOthers(t *testing.T) {
 	data := toy(6)
 	side, err := Train(data, 3)
 	if err != nil {

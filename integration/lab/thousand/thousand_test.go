@@ -71,7 +71,7 @@ func TestPage(t *testing.T) {
 }
 
 // Plays side by side are what each is alone.
-func TestPlaysSideBySide(t *testing.T) {
+func TestPlaysBesideOthers(t *testing.T) {
 	o := small()
 	o.Engines, o.Plays = 8, []string{"1-hub", "3-hubs", "greedy"}
 	all, err := Play(t.Context(), o)

@@ -196,8 +196,17 @@ func small(i int) (*Outcome, error) {
 	return w.play(all[0], Shares[3], 1, judges, judges)
 }
 
-// Plays that go side by side share nothing, and the same seed gives the same.
+// Plays that go side by side share nothing: one of the same seed gives the same beside it.
 func TestPlaysSideBySide(t *testing.T) {
+	posted := func(int) (*Outcome, error) { return small(1) }
+	side, err := runs.Each(t.Context(), 2, 2, nil, posted)
+	if err != nil || !reflect.DeepEqual(side[0], side[1]) {
+		t.Errorf("side by side %+v, %v", side, err)
+	}
+}
+
+// So is a market's, which others play beside.
+func TestPlaysBesideAMarket(t *testing.T) {
 	side, err := runs.Each(t.Context(), 2, 2, nil, small)
 	if err != nil {
 		t.Fatal(err)

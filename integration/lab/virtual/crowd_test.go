@@ -16,7 +16,7 @@ import (
 
 // Figures are the same however many processors there are, and a row that names nothing else is the market as
 // it is delivered.
-func TestSameRowsSideBySide(t *testing.T) {
+func TestSameRowsOnAnyProcessors(t *testing.T) {
 	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, World: World{Engines: 2, Tasks: 150},
 		Rules: []string{"two-block", "market", "market:max_agents=1024"}, Progress: func(int, int) {}}
 	rows := func(processors int) []byte {
