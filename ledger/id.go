@@ -37,19 +37,18 @@ func ParseHoldID(s string) (journal string, round uint64, slot int, ok bool) {
 	if !ok || !ValidID(journal) {
 		return "", 0, 0, false
 	}
-	r, sl, ok := strings.Cut(rest, "/")
-	if !ok {
+	if round, slot, ok = parseSlot(rest); !ok {
 		return "", 0, 0, false
 	}
+	return journal, round, slot, true
+}
+
+// parseSlot takes "<round>/<slot>" apart.
+func parseSlot(s string) (round uint64, slot int, ok bool) {
+	r, sl, _ := strings.Cut(s, "/")
 	round, ok = parseNumber(r)
-	if !ok {
-		return "", 0, 0, false
-	}
-	n, ok := parseNumber(sl)
-	if !ok || n > maxSlots {
-		return "", 0, 0, false
-	}
-	return journal, round, int(n), true
+	n, is := parseNumber(sl)
+	return round, int(n), ok && is && n <= maxSlots
 }
 
 // parseNumber reads digits without a sign or leading zeros: one number has one spelling.

@@ -19,9 +19,11 @@ func (k slotKey) slot() int { return int(k & (1<<slotBits - 1)) }
 
 // key returns a hold's key if id is of this journal.
 func (b *Book) key(id string) (slotKey, bool) {
-	journal, round, slot, ok := ParseHoldID(id)
-	if !ok || journal != b.head.Journal {
+	n := len(b.head.Journal)
+	if len(id) <= n || id[:n] != b.head.Journal || id[n] != '/' {
 		return 0, false
 	}
-	return keyOf(round, slot)
+	round, slot, ok := parseSlot(id[n+1:])
+	k, is := keyOf(round, slot)
+	return k, ok && is
 }
