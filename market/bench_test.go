@@ -151,7 +151,7 @@ func BenchmarkCut(b *testing.B) {
 					start := cpu()
 					for b.Loop() {
 						r = whole
-						_, err := c.Cut(&r, keepsOf(nil, &r), FullShare, 3, nil)
+						_, err := c.Cut(&r, keepsOf(nil, &r), FullShare, nil, 3, nil)
 						if err == nil && cleared {
 							_, err = ClearChecked(&r, nil)
 						}

@@ -36,6 +36,7 @@ type Cutter struct {
 	best  []shown // these, of one task
 	named []bool  // agents that stay
 	held  []int32 // of each seat: see hold
+	room  []uint8 // of each agent, see Cut
 }
 
 // FullShare is a share of 100 %.
@@ -44,14 +45,16 @@ const FullShare = 1 << 16
 // Cut solves r and reduces it to what its outcome depends on. It sets Others, to the show best of the edges
 // of each task that is given a slot now that it did not take, and Pruned; everything else is set before. The
 // lists of r are new afterwards, and share no memory with the old ones. keeps are [Stay.Keeps] of each edge,
-// and share, of [FullShare], is what the weight of a task at a seat to come counts for in Kept.Wants. Under
-// pricing posted, where all clients are served in a line, it is an error.
-func (c *Cutter) Cut(r *Round, keeps []time.Duration, share uint32, show int, stop func() bool) (*Kept,
-	error) {
+// and share, of [FullShare], is what the weight of a task at a seat to come counts for in Kept.Wants. room is
+// how much of each agent is free, up to [FullRoom]: of agents that are as good to a task the emptiest has it;
+// nil: all are as full. Under pricing posted, where all clients are served in a line, it is an error.
+func (c *Cutter) Cut(r *Round, keeps []time.Duration, share uint32, room []uint8, show int,
+	stop func() bool) (*Kept, error) {
 	if r.Rule.Pricing == PricingPosted {
 		return nil, fmt.Errorf("market: under pricing %q no round is cut", PricingPosted)
 	}
 	k, ws := &c.kept, &c.ws
+	c.room = room
 	*k = Kept{k.Tasks[:0], k.Agents[:0], k.Edges[:0], resize(k.At, len(r.Tasks)), k.wants}
 	for t := range k.At {
 		k.At[t] = Place{Agent: -1}
@@ -80,8 +83,8 @@ func (c *Cutter) Cut(r *Round, keeps []time.Duration, share uint32, show int, st
 	return k, nil
 }
 
-// solve finds the plan, of equals by turns and then by a hash that the rounds before seed, and the witnesses
-// of its prices.
+// solve finds the plan, of equals by turns, then by how full agents are, and then by a hash that the rounds
+// before seed, and the witnesses of its prices.
 func (c *Cutter) solve(r *Round, stop func() bool) error {
 	l, s := &c.ws.layout, &c.ws.solver
 	prefer, seed := preferenceOf(len(l.seats)), binary.BigEndian.Uint64(r.Prev[:])
@@ -92,11 +95,16 @@ func (c *Cutter) solve(r *Round, stop func() bool) error {
 		}
 		if at := l.seats[a].agent; t != task || at != agent {
 			task, agent = t, at
-			of = prefer.of(&r.Tasks[t], false, mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(at)))))
+			lot := mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(at)))) >> roomBits
+			if c.room != nil {
+				lot |= uint64(min(c.room[at], FullRoom)) << (64 - roomBits)
+			}
+			of = prefer.of(&r.Tasks[t], false, lot)
 		}
 		return of
 	}
-	if len(r.Tasks) == 1 { // nobody is in its way
+	if len(r.Tasks) == 1 { // nobody is in its way, and nothing is summed up
+		prefer = preferenceOf(1)
 		best := int32(-1)
 		for i, w := range l.weight {
 			if best < 0 || w > l.weight[best] ||

@@ -178,7 +178,13 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 		share := uint32(rng.IntN(FullShare + 1))
 		cut := r
 		keeps := keepsOf(rng, &r)
-		kept, err := c.Cut(&cut, keeps, share, 3, nil)
+		var room []uint8
+		if n%2 == 0 {
+			for range r.Agents {
+				room = append(room, uint8(rng.IntN(FullRoom+1)))
+			}
+		}
+		kept, err := c.Cut(&cut, keeps, share, room, 3, nil)
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
@@ -410,7 +416,7 @@ func TestCutRoundsAccountForAll(t *testing.T) {
 	for n := range times(2000) {
 		r := crowdRound(rng, n)
 		got, show := r, rng.IntN(4)
-		k, err := c.Cut(&got, keepsOf(nil, &got), FullShare, show, nil)
+		k, err := c.Cut(&got, keepsOf(nil, &got), FullShare, nil, show, nil)
 		if err == nil {
 			err = got.Validate()
 		}
@@ -520,7 +526,7 @@ func TestCutCrowdsAreTheWholeOnes(t *testing.T) {
 			[]int64{0, 3, 20, 20_000}[n%4])
 		r.Rule.Clarke = []string{ClarkeTask, ClarkeClient}[n/4%2]
 		cut := r
-		kept, err := c.Cut(&cut, keepsOf(nil, &cut), FullShare, 0, nil)
+		kept, err := c.Cut(&cut, keepsOf(nil, &cut), FullShare, nil, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

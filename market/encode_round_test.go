@@ -21,7 +21,7 @@ import (
 func oddRound(rng *rand.Rand, n int) Round {
 	r := crowdRound(rng, n)
 	var c Cutter
-	if _, err := c.Cut(&r, keepsOf(nil, &r), FullShare/2, rng.IntN(4), nil); err != nil {
+	if _, err := c.Cut(&r, keepsOf(nil, &r), FullShare/2, nil, rng.IntN(4), nil); err != nil {
 		panic(err)
 	}
 	if len(r.Tasks) == 0 || rng.IntN(2) == 0 {
@@ -93,7 +93,7 @@ func TestBytesOfOneTask(t *testing.T) {
 	for _, agents := range []int{1, 2, 4, 16, 200, 1000} {
 		r := hubRound(1, agents, 8*agents, agents, 1)
 		whole := len(r.AppendCanonical(nil))
-		if _, err := c.Cut(&r, keepsOf(nil, &r), FullShare, 3, nil); err != nil {
+		if _, err := c.Cut(&r, keepsOf(nil, &r), FullShare, nil, 3, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Validate(); err != nil {

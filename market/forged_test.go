@@ -197,7 +197,7 @@ func (x *link) clear(t *testing.T, rng *rand.Rand, n int) bool {
 		for i, e := range r.Edges {
 			keeps = append(keeps, g.Stays[i].Keeps(g.Loads[e.Agent].Running))
 		}
-		k, err := c.Cut(r, keeps, FullShare-g.Lost, 3, nil)
+		k, err := c.Cut(r, keeps, FullShare-g.Lost, nil, 3, nil)
 		fail(err)
 		for _, at := range k.At {
 			if at.Agent >= 0 && !at.Later {

@@ -92,7 +92,7 @@ func TestSameCutsOnEveryMachine(t *testing.T) {
 	h := sha256.New()
 	var c Cutter
 	for _, r := range goldenRounds() {
-		k, err := c.Cut(&r, keepsOf(nil, &r), FullShare/3, 3, nil)
+		k, err := c.Cut(&r, keepsOf(nil, &r), FullShare/3, nil, 3, nil)
 		switch isPosted := r.Rule.Pricing == PricingPosted; {
 		case isPosted != (err != nil):
 			t.Fatal(err)

@@ -26,12 +26,12 @@ func TestCutsDoNotHangOnThoseBefore(t *testing.T) {
 		for range 8 {
 			r := partOf(rng, &base, in)
 			warm, cold := r, r
-			k, err := c.Cut(&warm, keepsOf(nil, &warm), FullShare/2, 0, nil)
+			k, err := c.Cut(&warm, keepsOf(nil, &warm), FullShare/2, nil, 0, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var other Cutter
-			want, err := other.Cut(&cold, keepsOf(nil, &cold), FullShare/2, 0, nil)
+			want, err := other.Cut(&cold, keepsOf(nil, &cold), FullShare/2, nil, 0, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

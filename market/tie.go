@@ -17,8 +17,12 @@ import (
 // looked at.
 const (
 	turnBits  = 10
-	leastHash = 4 // bits of the hash that are left below turns
+	roomBits  = 3 // the first of the hash where a round is planned: see [Cutter.Cut]
+	leastHash = 6 // bits of the hash that are left below turns
 )
+
+// FullRoom is the room of an agent that runs nothing.
+const FullRoom = 1<<roomBits - 1
 
 // preference weighs a task in a seat among equals.
 type preference struct {

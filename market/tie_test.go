@@ -1,6 +1,7 @@
 package market
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -59,7 +60,7 @@ func TestLotsTellNothingOfEarlierRounds(t *testing.T) {
 		outcome := func() string {
 			whole, said := r, ""
 			if r.Rule.Pricing != PricingPosted {
-				k, err := new(Cutter).Cut(&whole, make([]time.Duration, len(r.Edges)), FullShare, 0, nil)
+				k, err := new(Cutter).Cut(&whole, make([]time.Duration, len(r.Edges)), FullShare, nil, 0, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,6 +83,54 @@ func TestLotsTellNothingOfEarlierRounds(t *testing.T) {
 	}
 	if lots == 0 {
 		t.Error("no lots: the test sees nothing")
+	}
+}
+
+// Of agents that are as good to those who come the emptiest have them, each its first; and of those that are
+// as full whichever a lot names.
+func TestTheEmptiestOfEqualsHasIt(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 62))
+	const agents = 6
+	named := map[AgentID]int{}
+	for n := range 300 {
+		r := Round{Domain: "math", Rule: taskRule}
+		room := make([]uint8, agents)
+		for i := range agents {
+			r.Agents = append(r.Agents, Supply{Agent: AgentID(rune('a' + i)),
+				Seats: []Seat{{Slots: 1}, {Slots: 1, In: time.Millisecond}}})
+			room[i] = uint8(i)
+		}
+		rng.Shuffle(agents, func(i, j int) { room[i], room[j] = room[j], room[i] })
+		if n%3 == 0 {
+			room = slices.Repeat([]uint8{FullRoom}, agents)
+		}
+		come := 1 + n%2
+		for k := range come {
+			id := string(rune('a' + k))
+			r.Tasks = append(r.Tasks, Task{ID: TaskID(id), Client: id, Second: Credit})
+			for i := range agents {
+				r.Edges = append(r.Edges, Edge{Task: k, Agent: i, Value: Credit, Cost: Credit / 2})
+			}
+		}
+		binary.LittleEndian.PutUint64(r.Prev[:], rng.Uint64())
+		keeps := make([]time.Duration, len(r.Edges))
+		if _, err := new(Cutter).Cut(&r, keeps, FullShare, room, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		o, err := Clear(r)
+		if err != nil || len(o.Awards) != come {
+			t.Fatalf("%v: %v", o, err)
+		}
+		for _, a := range o.Awards {
+			if at := int(a.Agent[0] - 'a'); n%3 == 0 {
+				named[a.Agent]++
+			} else if int(room[at]) < agents-come {
+				t.Fatalf("of room %v agent %d has a task of %d", room, at, come)
+			}
+		}
+	}
+	if len(named) < agents {
+		t.Errorf("of equals only %v are named", named)
 	}
 }
 

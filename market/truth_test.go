@@ -72,7 +72,7 @@ func (s *scene) clear(t *testing.T, c *Cutter, said []Terms) cleared {
 		}
 	}
 	whole := r
-	k, err := c.Cut(&r, keepsOf(nil, &r), FullShare, 3, nil)
+	k, err := c.Cut(&r, keepsOf(nil, &r), FullShare, nil, 3, nil)
 	var o Outcome
 	if err == nil {
 		o, err = Clear(r)

@@ -31,27 +31,18 @@ func (a *Agent) Load(now int64) estimate.Load {
 
 // Backlog returns how much the agent's load delays the first token of a task that comes now, or as soon as it
 // has a slot: in all, and by the prompts before it alone, which are computed meanwhile where a task waits for
-// a slot. Nearly equal backlogs are rounded to equal ones, so that a task is quoted once on all such agents.
-// An idle agent has none.
+// a slot.
 func (a *Agent) Backlog(now int64) estimate.Delay {
 	l := a.Load(now)
 	if over := a.Running() - max(0, a.reg.Slots-1); over > 0 {
 		l.Decoding = max(0, l.Decoding-over)
 	}
-	if l == (estimate.Load{}) {
-		return estimate.Delay{}
-	}
-	in := a.pace.Delay(l)
-	return estimate.Delay{All: Nearly(in.All), Queue: Nearly(in.Queue)}
+	return a.pace.Delay(l)
 }
 
 // Besides is the backlog had the agent computed all prompts that it has in hand.
 func (a *Agent) Besides() estimate.Delay {
-	running := min(a.Running(), max(0, a.reg.Slots-1))
-	if running == 0 {
-		return estimate.Delay{}
-	}
-	return estimate.Delay{All: Nearly(a.pace.Delay(estimate.Load{Decoding: running}).All)}
+	return a.pace.Delay(estimate.Load{Decoding: min(a.Running(), max(0, a.reg.Slots-1))})
 }
 
 // Nearly is a time with an eighth of itself rounded up, or half a millisecond.

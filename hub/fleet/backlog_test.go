@@ -37,10 +37,10 @@ func TestBacklog(t *testing.T) {
 	}
 	a.Begin("ann", "long", y.turn.Now())
 	a.Computes(now, 1000, time.Second, time.Second, 10, time.Millisecond)
-	if got := a.Backlog(now); got.Queue != Nearly(time.Second) || got.All != got.Queue {
+	if got := a.Backlog(now); got.Queue != time.Second || got.All != got.Queue {
 		t.Errorf("behind a prompt of a second: %+v", got)
 	}
-	if got := a.Besides(); got.All != Nearly(time.Millisecond) || got.Queue != 0 {
+	if got := a.Besides(); got.All != time.Millisecond || got.Queue != 0 {
 		t.Errorf("once that is computed: %+v", got)
 	}
 	a.Begin("ann", "replayed", y.turn.Now()) // of which the prompt is not known

@@ -32,6 +32,7 @@ type Plan struct {
 	tolls   Tolls
 	others  Others
 	keeps   []time.Duration // of the edges of the whole
+	room    []uint8         // of its agents: how much of each is free
 	of      []int32         // of its tasks: waiters
 	tasks   []int32         // of waiters: these, from 1; 0: none
 	whys    []Why
@@ -58,7 +59,7 @@ func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estim
 	w := &p.Whole
 	head.Tasks, head.Agents, head.Edges = w.Tasks[:0], w.Agents[:0], w.Edges[:0]
 	*w = head
-	p.keeps, p.of, p.tasks, p.whys = p.keeps[:0], p.of[:0], p.tasks[:0], p.whys[:0]
+	p.keeps, p.room, p.of, p.tasks, p.whys = p.keeps[:0], p.room[:0], p.of[:0], p.tasks[:0], p.whys[:0]
 	var order []int
 	if len(waiters) > 1 {
 		order = prices.Shares.Turns(from.Now, from.Runs, waiters)
@@ -80,7 +81,9 @@ func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estim
 		if w.Rule.Pricing == market.PricingPosted {
 			seats = seats[:free(seats)]
 		}
-		w.Agents = append(w.Agents, market.Supply{Agent: from.Agents[k].ID, Seats: seats})
+		a := &from.Agents[k]
+		p.room = append(p.room, uint8(market.FullRoom*a.Free/max(1, a.Free+a.Running)))
+		w.Agents = append(w.Agents, market.Supply{Agent: a.ID, Seats: seats})
 	}
 	return p.whys
 }

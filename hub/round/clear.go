@@ -35,7 +35,7 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 		return c, p.posted(out, most)
 	}
 	p.rest = p.Whole
-	k, err := p.cutter.Cut(&p.rest, p.keeps, p.prices.Kept.Share(), shown, stop)
+	k, err := p.cutter.Cut(&p.rest, p.keeps, p.prices.Kept.Share(), p.room, shown, stop)
 	if err == nil {
 		if learn {
 			for i, x := range p.prices.Slots {

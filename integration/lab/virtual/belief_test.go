@@ -34,27 +34,31 @@ func TestAHubBelievesWhatIsCached(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
 	}
-	for name, least := range map[string]float64{"tau": 0.92, "small": 0, "mtrag": 0.86} {
-		s, err := Traces[slices.Index(TraceNames(), name)].setting(8)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Tasks, s.Seed = 1000, 1
-		m, err := NewMarket(NewMarketOptions(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := &believing{Market: m}
-		if _, _, err := Run(s, b); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Close(); err != nil {
-			t.Fatal(err)
+	for name, want := range map[string]struct {
+		plays uint64 // where caches are short one is half a per cent off the mean
+		least float64
+	}{"tau": {1, 0.92}, "small": {3, 0}, "mtrag": {1, 0.86}} {
+		b := &believing{}
+		for seed := range want.plays {
+			s, err := Traces[slices.Index(TraceNames(), name)].setting(8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Tasks, s.Seed = 1000, 1+seed
+			if b.Market, err = NewMarket(NewMarketOptions(s)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Run(s, b); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Market.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		all, cached, right := float64(b.prompt), float64(b.cached), float64(b.both)
 		t.Logf("%s: %.4f of prompt tokens are cached, %.4f believed to be, %.4f both", name, cached/all,
 			float64(b.believed)/all, right/all)
-		if cached < least*all || right < 0.96*cached || float64(b.believed) > 1.02*right {
+		if cached < want.least*all || right < 0.96*cached || float64(b.believed) > 1.02*right {
 			t.Errorf("%s: %d tokens are believed to be cached, %d are, %d both, of %d", name, b.believed,
 				b.cached, b.both, b.prompt)
 		}

@@ -37,6 +37,43 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 	}
 }
 
+// Of engines alike the one that runs fewest has a new dialogue, of which none holds anything: else some are
+// full by chance, and those whose cached dialogues are there wait beside engines with room. Where many run
+// beside few forecasts of first tokens may say that both are as good.
+func TestANewDialogueGoesWhereFewestRun(t *testing.T) {
+	trace, err := TraceNamed("mtrag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := World{Trace: trace, Seed: rand.Uint64(), Rate: 10.7, Tasks: 700} // six tenths of what they can serve
+	s, err := w.Setting()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, engines, _, err := playMarket(s, NewMarketOptions(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, elsewhere := 0, 0
+	for _, q := range all[len(all)/5:] {
+		if q.Turn > 0 {
+			continue
+		}
+		running := make([]int, len(engines))
+		for _, other := range all {
+			if other != q && other.Arrived <= q.Arrived && other.Done > q.Arrived {
+				running[other.Engine]++
+			}
+		}
+		if first++; running[q.Engine] > slices.Min(running) {
+			elsewhere++
+		}
+	}
+	if first < 50 || elsewhere*8 > first {
+		t.Errorf("seed %d: of %d dialogues %d went where more ran", w.Seed, first, elsewhere)
+	}
+}
+
 // Where one dialogue after the other begins with the text of all others, whoever had the first would have
 // nearly all: a hub has idle engines compute it, once each, and spends little on that. Then equal engines
 // have like work, and callers wait less. In two minutes there are a hundred dialogues, of which chance
