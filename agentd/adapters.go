@@ -61,7 +61,7 @@ func (a *Agent) Undone() { a.counts.LoadsUndone++ }
 // LoadRequest asks the engine for one token of the agent's adapter, which loads it.
 func (a *Agent) LoadRequest() Request {
 	return Request{ID: "load-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`),
-		Model: a.cfg.Model, MaxTokens: 1, Prompt: 1, Priority: PriorityLoad}
+		Model: a.cfg.Model, MaxTokens: 1, Prompt: 1}
 }
 
 // LoadOver ends one that began, and returns what the policy is to hear of it.

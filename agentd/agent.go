@@ -44,7 +44,6 @@ type Agent struct {
 	adapters
 
 	generated *int64 // tokens, as the engine last counted them
-	evicts    evicts
 	full      full
 	without   string    // feature: the kind of tasks that the engine has no endpoint for
 	askAt     time.Time // when it is asked for that again
@@ -196,32 +195,6 @@ func (a *Agent) Healthy(generated *int64) {
 	a.generated = generated
 	a.healthy(bus.StateReady)
 }
-
-// Evicts takes in how many blocks the engine has evicted so far, and the sum of the seconds for which they
-// had been idle. Figures that are no numbers, or go down, are ignored: the engine has started again.
-func (a *Agent) Evicts(blocks, idle float64) {
-	e := &a.evicts
-	if n, s := blocks-e.blocks, idle-e.idle; n > 0 && s >= 0 && e.seen {
-		age := time.Duration(min(s/n, mostIdle.Seconds()) * float64(time.Second))
-		if e.age == 0 {
-			e.age = age
-		}
-		e.age += time.Duration(n / (n + evictMemory) * float64(age-e.age))
-	}
-	*e = evicts{blocks: blocks, idle: idle, age: e.age, seen: blocks >= 0 && idle >= 0}
-}
-
-// evicts estimates the age at which the engine evicts blocks.
-type evicts struct {
-	blocks, idle float64 // so far
-	seen         bool
-	age          time.Duration
-}
-
-const (
-	evictMemory = 32 // blocks that were given up before count as much as so many anew
-	mostIdle    = 24 * time.Hour
-)
 
 // WrongModel is the error for an engine that does not serve the configured model.
 func WrongModel(serves []string, model string) error {

@@ -43,17 +43,7 @@ var ErrAnother = errors.New("another server has the engine's address")
 type Load struct {
 	Generated *int64   // tokens; nil: not reported
 	Models    []string // that it serves now; nil: not asked
-	// evicted blocks, and the seconds for which they had been idle, summed over those that the engine watches
-	// (--kv-cache-metrics); 0: not reported, or none
-	Evicted, Idle float64
 }
-
-// Priorities of requests, on engines that use them: the lower, the sooner. A priority orders the engine's
-// queue, and keeps nothing in its cache.
-const (
-	PriorityTask = 0
-	PriorityLoad = 2 // loads an adapter
-)
 
 // Request is a completion, chat or load to be sent to an engine.
 type Request struct {
@@ -65,11 +55,10 @@ type Request struct {
 	Trace     bus.Trace
 	Prompt    int // tokens, as estimated: how long the first token may take
 	// from now, as its hub forecasts it: later the first token does not come; 0: two minutes
-	First    time.Duration
-	Count    bool    // before anything is computed, a chunk says how long the prompt is
-	Context  int     // with Count: tokens of prompt and answer, by which MaxTokens is lowered; 0: it is not
-	Resume   *Resume // nil: from the beginning
-	Priority int
+	First   time.Duration
+	Count   bool    // before anything is computed, a chunk says how long the prompt is
+	Context int     // with Count: tokens of prompt and answer, by which MaxTokens is lowered; 0: it is not
+	Resume  *Resume // nil: from the beginning
 	// separates the engine's cache, whatever Body says: prompts of one salt find nothing of another. "": the
 	// hub's
 	Salt string
@@ -172,8 +161,6 @@ type EngineConfig struct {
 	Probe   time.Duration `yaml:"probe"` // most time for /health, /metrics, /v1/models
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	RelayEvery time.Duration `yaml:"relay_every"`
-	// it runs with --scheduling-policy priority, so that tasks go before adapters that are loaded
-	Priority bool `yaml:"priority"`
 	// LoRA adapters that it keeps ready (--max-cpu-loras), where it serves more: for the policy of adapters
 	Adapters int `yaml:"adapters"`
 	// the LoRA adapter that is the agent's model, to be loaded where the engine does not serve it: one that

@@ -76,19 +76,16 @@ func (n *Counts) ended(c *bus.Completion) {
 
 // AgentStats is a snapshot of one agent.
 type AgentStats struct {
-	Agent    string     `json:"agent"`
-	Model    string     `json:"model"`
-	State    string     `json:"state"`
-	Why      string     `json:"why,omitempty"` // its engine is not as it should be, as of the last look
-	Domain   string     `json:"domain"`        // of the hub that sells its slots, "" if none does
-	Slots    int        `json:"slots"`
-	InFlight int        `json:"in_flight"`
-	Pending  int        `json:"pending"` // completions not acknowledged
-	Awaited  int64      `json:"awaited"` // leases waited for whose holder nothing proved to have ended
-	Cache    CacheStats `json:"cache"`
-	// how long nobody had asked for what its engine gives up of its cache: a session that stays away for
-	// longer finds nothing; 0: the engine does not tell
-	EvictAge time.Duration `json:"evict_age"`
+	Agent    string        `json:"agent"`
+	Model    string        `json:"model"`
+	State    string        `json:"state"`
+	Why      string        `json:"why,omitempty"` // its engine is not as it should be, as of the last look
+	Domain   string        `json:"domain"`        // of the hub that sells its slots, "" if none does
+	Slots    int           `json:"slots"`
+	InFlight int           `json:"in_flight"`
+	Pending  int           `json:"pending"` // completions not acknowledged
+	Awaited  int64         `json:"awaited"` // leases waited for whose holder nothing proved to have ended
+	Cache    CacheStats    `json:"cache"`
 	TTFT50   time.Duration `json:"ttft_p50"`
 	TTFT99   time.Duration `json:"ttft_p99"`
 	// runtime policies, by where they are asked, and the roles whose answers are likeliest to be caught
@@ -118,7 +115,7 @@ type Stats struct {
 func (a *Agent) Stats() AgentStats {
 	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots,
 		InFlight: a.running,
-		Pending:  len(a.pending), Counts: a.counts, EvictAge: a.evicts.age,
+		Pending:  len(a.pending), Counts: a.counts,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
 			Blocks: a.engine.Blocks(), Prefixes: a.engine.Prefixes(), Deaf: a.engine.Deaf(),
 			Counts: a.engine.Counts()}}

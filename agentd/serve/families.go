@@ -43,8 +43,6 @@ var (
 		"model")
 	agentdDeaf = families.Gauge("souk_agentd_cache_deaf", "1 where the engine is to tell what it caches and does not, else "+
 		"0.", "agent", "model")
-	agentdEvict = families.Gauge("souk_agentd_evict_age_seconds", "For how long nobody had asked for what the engine gives "+
-		"up of its cache; 0: it does not tell.", "agent", "model")
 	agentdAwaited = families.Counter("souk_agentd_leases_awaited_total", "Leases of all agents waited for whose holder "+
 		"nothing proved to have ended.")
 )
@@ -102,6 +100,5 @@ func one(say metrics.Say, a *agentd.AgentStats) {
 	say(agentdPoliciesOff, float64(off))
 	count(agentdBlocks, int64(a.Cache.Blocks))
 	say(agentdDeaf, metrics.Bool(a.Cache.Deaf), a.Agent, a.Model)
-	say(agentdEvict, a.EvictAge.Seconds(), a.Agent, a.Model)
 	say(agentdAwaited, float64(a.Awaited))
 }

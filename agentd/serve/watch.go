@@ -63,10 +63,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		}
 		if err == nil {
 			failed = 0
-			a.with(func(core *agentd.Agent) {
-				core.Healthy(load.Generated)
-				core.Evicts(load.Evicted, load.Idle)
-			})
+			a.with(func(core *agentd.Agent) { core.Healthy(load.Generated) })
 		} else if failed++; failed >= 2 || lost || a.suspected() { // one slow scrape under load is no death
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}

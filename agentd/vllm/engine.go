@@ -217,9 +217,6 @@ func (e *Engine) request(ctx context.Context, r agentd.Request, path string, bod
 	if r.ID != "" {
 		h["X-Request-Id"] = []string{r.ID}
 	}
-	if e.cfg.Priority && r.Priority != agentd.PriorityTask {
-		h["X-Vllm-Priority"] = []string{strconv.Itoa(r.Priority)} // goes before the body's
-	}
 	e.authorize(h)
 	if r.Trace.Parent != "" {
 		h["Traceparent"] = []string{r.Trace.Parent}

@@ -1,7 +1,6 @@
 package vllm
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,61 +11,10 @@ import (
 	"testing"
 
 	"souk/agentd"
-	"souk/bus"
 )
 
-// What is not a task tells the engine that it can wait, where the engine goes by that; a task tells nothing.
-func TestPriorityIsTold(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		var told []string
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			told = append(told, r.Header.Get("X-Vllm-Priority"))
-			w.WriteHeader(http.StatusBadRequest)
-		}))
-		t.Cleanup(s.Close)
-		e := New(agentd.EngineConfig{URL: s.URL, Priority: on})
-		t.Cleanup(e.Close)
-		for _, p := range []int{agentd.PriorityTask, agentd.PriorityLoad} {
-			_, _ = e.Complete(context.Background(), agentd.Request{Kind: bus.KindCompletion, Model: "m",
-				MaxTokens: 1, Body: json.RawMessage(`{"prompt":"x"}`), Priority: p},
-				func(agentd.Chunk) error { return nil })
-		}
-		want := [2]string{"", "2"}
-		if !on {
-			want = [2]string{}
-		}
-		if len(told) != 2 || [2]string(told) != want {
-			t.Errorf("priority %v: told %q, want %q", on, told, want)
-		}
-	}
-}
-
-// An engine that watches its blocks tells how long nobody had asked for those that it gives up; one that does
-// not tells nothing.
-func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
-	const of = `{engine="0",model_name="m"} `
-	for page, want := range map[string]agentd.Load{
-		"vllm:kv_block_idle_before_evict_seconds_count" + of + "5.0\n" +
-			"vllm:kv_block_idle_before_evict_seconds_sum" + of + "120.0\n": {Evicted: 5, Idle: 120},
-		"": {},
-	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch r.URL.Path {
-			case "/metrics":
-				_, _ = io.WriteString(w, "vllm:generation_tokens_total"+of+"6.0\n"+page)
-			case "/v1/models":
-				_, _ = io.WriteString(w, `{"data":[{"id":"tiny"},{"id":"law","parent":"tiny"}]}`)
-			}
-		}))
-		t.Cleanup(s.Close)
-		e := New(agentd.EngineConfig{URL: s.URL})
-		t.Cleanup(e.Close)
-		load, err := e.Load(t.Context())
-		if err != nil || load.Generated == nil || *load.Generated != 6 || load.Evicted != want.Evicted ||
-			load.Idle != want.Idle || !slices.Equal(load.Models, []string{"tiny", "law"}) {
-			t.Errorf("%q: %+v, %v", page, load, err)
-		}
-	}
+// A count is the sum of what has the name, as far as that is an amount.
+func TestTotals(t *testing.T) {
 	for page, want := range map[string]float64{"x 1\nx{engine=\"0\"} 3\n": 4, "y 1\n": 0, "x NaN\n": 0,
 		"x -1\n": 0, "x +Inf\n": 0} {
 		if got, _ := total([]byte(page), "x"); got != want {

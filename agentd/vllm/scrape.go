@@ -103,11 +103,7 @@ func (e *Engine) load(ctx context.Context) (agentd.Load, error) {
 	if err != nil {
 		return agentd.Load{}, err
 	}
-	const idle = "vllm:kv_block_idle_before_evict_seconds_"
-	load := agentd.Load{Generated: n, Models: names}
-	load.Evicted, _ = total(page, idle+"count")
-	load.Idle, _ = total(page, idle+"sum")
-	return load, nil
+	return agentd.Load{Generated: n, Models: names}, nil
 }
 
 // total is the sum of the samples of one name; false where there are none, or where it is no amount.
