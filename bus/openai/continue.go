@@ -117,8 +117,8 @@ func onlyText(messages json.RawMessage) bool {
 }
 
 // Parsed reads an event that an engine's parser made of tokens. ok reports whether it holds nothing beyond
-// reasoning, tool calls, text and tokens: such events do not keep an answer from going on elsewhere. calls has
-// the ids of the tool calls that it begins, by their index.
+// reasoning, tool calls, text and tokens: such events do not keep an answer from going on elsewhere. calls
+// has the ids of the tool calls that it begins, by their index.
 func Parsed(x bus.Extra) (reasoning string, calls map[int]string, ok bool) {
 	var c struct {
 		Index int                        `json:"index"`

@@ -70,8 +70,8 @@ func TestExtraBeyondItsTokens(t *testing.T) {
 		`{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]},"token_ids":[1]}`:        false,
 		`{"index":0,"text":"a","logprobs":{"tokens":["a"]}}`:                                   false,
 		`{"index":1,"delta":{"content":"a"}}`:                                                  false,
-		`{}`: false,
-		`[`:  false,
+		`{}`:                                                                                   false,
+		`[`:                                                                                    false,
 	} {
 		if reasoning, calls, got := Parsed(bus.Extra{Choice: []byte(choice)}); got != ok || reasoning != "" ||
 			calls != nil {
