@@ -57,7 +57,7 @@ func (a *Agent) hearArrived(d *bus.Dispatch) {
 func (a *Agent) hearEnded(d *bus.Dispatch, e *Ending) {
 	if a.overheard() {
 		x := a.turnOf(d)
-		a.hear(x.Ended(a.now, &e.Completion, len(e.Caught) > 0))
+		a.hear(x.Ended(a.now, &e.Completion))
 		if d.Task.SessionEnd && e.Completion.Outcome == bus.OutcomeDone {
 			a.hear(x.Last(a.now))
 		}

@@ -76,21 +76,19 @@ func (n *Counts) ended(c *bus.Completion) {
 
 // AgentStats is a snapshot of one agent.
 type AgentStats struct {
-	Agent    string        `json:"agent"`
-	Model    string        `json:"model"`
-	State    string        `json:"state"`
-	Why      string        `json:"why,omitempty"` // its engine is not as it should be, as of the last look
-	Domain   string        `json:"domain"`        // of the hub that sells its slots, "" if none does
-	Slots    int           `json:"slots"`
-	InFlight int           `json:"in_flight"`
-	Pending  int           `json:"pending"` // completions not acknowledged
-	Awaited  int64         `json:"awaited"` // leases waited for whose holder nothing proved to have ended
-	Cache    CacheStats    `json:"cache"`
-	TTFT50   time.Duration `json:"ttft_p50"`
-	TTFT99   time.Duration `json:"ttft_p99"`
-	// runtime policies, by where they are asked, and the roles whose answers are likeliest to be caught
-	Policies []policy.State    `json:"policies,omitempty"`
-	Risks    []policy.Forecast `json:"risks,omitempty"`
+	Agent    string         `json:"agent"`
+	Model    string         `json:"model"`
+	State    string         `json:"state"`
+	Why      string         `json:"why,omitempty"` // its engine is not as it should be, as of the last look
+	Domain   string         `json:"domain"`        // of the hub that sells its slots, "" if none does
+	Slots    int            `json:"slots"`
+	InFlight int            `json:"in_flight"`
+	Pending  int            `json:"pending"` // completions not acknowledged
+	Awaited  int64          `json:"awaited"` // leases waited for whose holder nothing proved to have ended
+	Cache    CacheStats     `json:"cache"`
+	TTFT50   time.Duration  `json:"ttft_p50"`
+	TTFT99   time.Duration  `json:"ttft_p99"`
+	Policies []policy.State `json:"policies,omitempty"` // runtime policies, by where they are asked
 	Counts
 }
 
@@ -129,6 +127,6 @@ func (a *Agent) Stats() AgentStats {
 	s.Counts.ttft = nil
 	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
 	s.Caught = maps.Clone(s.Caught)
-	s.Policies, s.Risks = a.policies.States(a.now), a.policies.Risks(a.now)
+	s.Policies = a.policies.States(a.now)
 	return s
 }

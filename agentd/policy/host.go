@@ -97,13 +97,13 @@ func (t *Turn) Arrived(now time.Time) policy.Event { return t.event(now, policy.
 // Last says that the session has had its last turn.
 func (t *Turn) Last(now time.Time) policy.Event { return t.event(now, policy.Ended) }
 
-// Ended says how it has ended. caught: the policy of [Guard] found in the answer what it looks for.
-func (t *Turn) Ended(now time.Time, c *bus.Completion, caught bool) policy.Event {
+// Ended says how it has ended.
+func (t *Turn) Ended(now time.Time, c *bus.Completion) policy.Event {
 	e := t.event(now, policy.Failed)
 	if c.Outcome == bus.OutcomeFailed {
 		return e
 	}
-	e.Kind, e.Caught = policy.Served, caught
+	e.Kind = policy.Served
 	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
 	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
 	if c.Outcome == bus.OutcomeCancelled {
@@ -111,9 +111,6 @@ func (t *Turn) Ended(now time.Time, c *bus.Completion, caught bool) policy.Event
 	}
 	return e
 }
-
-// Risks are the roles whose next answer is likeliest to hold what is looked for.
-func (h *Host) Risks(now time.Time) []policy.Forecast { return h.Of(Guard).Predict(now, 0, nil) }
 
 // Room for what a policy wants done at once, and how often it is asked.
 const (

@@ -119,7 +119,7 @@ func TestEnded(t *testing.T) {
 		{bus.OutcomeCancelled, "", policy.Served, policy.StopCut},
 		{bus.OutcomeFailed, "", policy.Failed, policy.StopUnknown},
 	} {
-		h.Observe(x.Ended(start, &bus.Completion{Outcome: c.outcome, Finish: c.finish, TTFTUS: 5}, false))
+		h.Observe(x.Ended(start, &bus.Completion{Outcome: c.outcome, Finish: c.finish, TTFTUS: 5}))
 		if e := a.events[len(a.events)-1]; e.Kind != c.kind || e.Stop != c.stop || e.Role != 7 ||
 			e.Session != bus.SessionKey("ann", "s") || e.Agent != policy.IDOf("a-1") {
 			t.Errorf("%s: %+v", c.outcome, e)

@@ -73,8 +73,8 @@ const (
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is the expected usage.
 	Placed
-	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the
-	// agent itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
+	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought; Claimed is after
+	// how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed
@@ -105,7 +105,6 @@ type Event struct {
 	Stop    Stop          // why the answer ended
 	Tool    ID            // that the answer calls; of its name
 	Claimed time.Duration // the announced pause; 0: none
-	Caught  bool          // a guard at the agent found a match in the answer
 	Thought int           // tokens of the answer that later prompts leave out: reasoning
 }
 

@@ -11,11 +11,9 @@ import (
 	"math/bits"
 	"regexp"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	"souk/bus"
-	"souk/bus/bounded"
 	"souk/bus/policy"
 )
 
@@ -66,8 +64,7 @@ func Faults(all []Pattern) (errs []error) {
 	return errs
 }
 
-// Guard looks for patterns. It implements policy.Policy: what it is told of answers that have ended makes the
-// risk of each client's roles, which it forecasts.
+// Guard looks for patterns. It implements policy.Policy.
 type Guard struct {
 	policy.Silent
 	patterns []Pattern
@@ -75,7 +72,6 @@ type Guard struct {
 	after    []*regexp.Regexp // and each as it is after a rune that is no part of it, as its first group
 	domains  map[string]*pair // that patterns name
 	others   *pair            // of all other domains
-	risks    *risks
 }
 
 // pair holds a domain's searches: for patterns that cut an answer, and for those that flag it.
@@ -87,25 +83,9 @@ type search struct {
 	of []int
 }
 
-// risks counts for each client and role how often the answers to it were caught to be bad.
-type risks = bounded.Cache[policy.ID, [2]policy.ID, risk]
-
-// risk counts the answers to one role of a client, and those caught.
-type risk struct {
-	role            policy.ID
-	answers, caught uint32
-}
-
-const (
-	mostRisks = 1 << 14
-	// answers that are remembered of a role: then both counts are halved
-	riskAnswers = 1 << 12
-)
-
 // New makes the tables of patterns that are valid.
 func New(all []Pattern) (*Guard, error) {
-	g := &Guard{patterns: all, domains: map[string]*pair{},
-		risks: bounded.New[policy.ID, [2]policy.ID, risk](mostRisks, 0)}
+	g := &Guard{patterns: all, domains: map[string]*pair{}}
 	for _, p := range all {
 		re, err := regexp.Compile(p.Pattern)
 		if err != nil {
@@ -157,44 +137,8 @@ func (g *Guard) search(domain, action string) (*search, error) {
 	return s, err
 }
 
-// Observe implements policy.Policy.
-func (g *Guard) Observe(e policy.Event) {
-	if e.Kind != policy.Served {
-		return
-	}
-	r, _ := g.risks.Add(e.Client, [2]policy.ID{e.Client, e.Role})
-	r.role = e.Role
-	if r.answers++; e.Caught {
-		r.caught++
-	}
-	if r.answers >= riskAnswers {
-		r.answers, r.caught = r.answers/2, r.caught/2
-	}
-}
-
-// mostForecasts bounds the roles that Predict names.
-const mostForecasts = 8
-
-// Predict implements policy.Policy: the roles whose next answer is likeliest to be caught, and how likely
-// that is, with one answer that was and one that was not as if seen before.
-func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	from := len(to)
-	for _, r := range g.risks.All() {
-		if r.caught == 0 {
-			continue
-		}
-		p := float64(r.caught+1) / float64(r.answers+2)
-		at := len(to)
-		for at > from && to[at-1].P < p {
-			at--
-		}
-		if at-from < mostForecasts {
-			to = slices.Insert(to[:min(len(to), from+mostForecasts-1)], at, policy.Forecast{Role: r.role,
-				P: p})
-		}
-	}
-	return to
-}
+// Observe implements policy.Policy: nothing is learned from what becomes of tasks.
+func (g *Guard) Observe(policy.Event) {}
 
 // Lane numbers the texts that an answer has, each of which is read by itself.
 type Lane int

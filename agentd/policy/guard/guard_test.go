@@ -6,12 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"souk/bus/policy"
 )
-
-var start = time.Unix(1_800_000_000, 0)
 
 // looker is a guard of patterns that cut.
 func looker(t *testing.T, patterns ...string) *Guard {
@@ -176,36 +171,6 @@ func TestDomainsAndFlags(t *testing.T) {
 	only, err := New([]Pattern{{Name: "cuts", Pattern: "secret", Action: Cut, Domains: []string{"math"}}})
 	if err != nil || only.Begin("general") != nil {
 		t.Errorf("where there is nothing to look for, somebody looks: %v", err)
-	}
-}
-
-// The risk of a client's role is the share of its answers that were caught, with two as if seen before;
-// others have none of it, and a client with a million roles makes nobody else be forgotten.
-func TestRisks(t *testing.T) {
-	g := looker(t, "ab")
-	served := func(client, role policy.ID, caught bool) {
-		g.Observe(policy.Event{Kind: policy.Served, At: start, Client: client, Role: role, Caught: caught})
-	}
-	for i := range 18 {
-		served(1, 7, i < 9)
-		served(2, 8, i < 1)
-		served(2, 9, false)
-	}
-	for role := range policy.ID(100_000) {
-		served(3, role, false)
-	}
-	all := g.Predict(start, time.Minute, nil)
-	if len(all) != 2 || all[0].Role != 7 || all[0].P != 0.5 || all[1].Role != 8 || all[1].P != 0.1 {
-		t.Errorf("%+v", all)
-	}
-	if n := g.risks.Len(); n > mostRisks {
-		t.Errorf("%d roles are remembered", n)
-	}
-	for role := range policy.ID(100) {
-		served(4, role+1, true)
-	}
-	if all := g.Predict(start, time.Minute, nil); len(all) != mostForecasts {
-		t.Errorf("%d forecasts", len(all))
 	}
 }
 
