@@ -338,7 +338,7 @@ func (x *run) said(s virtual.Said) {
 	x.done++
 	own := t.session
 	of := x.of(own.roles[own.at], own.name)
-	x.host.Observe(of.Ended(x.clock(), &bus.Completion{Outcome: bus.OutcomeDone}, false))
+	x.host.Observe(of.Ended(x.clock(), &bus.Completion{Outcome: bus.OutcomeDone}))
 	pause := time.Duration(x.pause * math.Exp(0.5*x.lots.NormFloat64()) * 1e9)
 	if own.at++; own.at == len(own.roles) {
 		x.host.Observe(of.Last(x.clock()))
