@@ -26,7 +26,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	if code == bus.CodeNotClaimed {
 		return a.refusal(d, code, why), false
 	}
-	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt, heard: a.engine.Heard(),
+	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt,
 		reply: bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Hold: d.Hold}}
 	if code != "" {
 		h.reply = a.refusal(d, code, why)

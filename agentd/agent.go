@@ -68,10 +68,9 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int    // tasks that ran when it began
-	began        bool   // the engine has said something, or failed to
-	heard        uint64 // of the engine's events, when it was accepted
-	former       bool   // an earlier life served it: only its completion is left
+	others       int  // tasks that ran when it began
+	began        bool // the engine has said something, or failed to
+	former       bool // an earlier life served it: only its completion is left
 }
 
 // watched is a hold without a token yet, whose hub wants to hear if none comes in time.
@@ -123,9 +122,6 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 	blocks := sha256.Sum256(append(secret[:], "names of blocks"...))
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot), blocks)
 	a.engine.Adapter(info.adapter(cfg.Model))
-	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
-		a.engine.Want()
-	}
 	return a
 }
 
@@ -236,7 +232,7 @@ func (a *Agent) restarted() {
 }
 
 // Events takes in events of the engine's cache.
-func (a *Agent) Events(now time.Time, u kvevent.Update) {
+func (a *Agent) Events(u kvevent.Update) {
 	switch {
 	case u.Restarted:
 		a.engine.Listen()
@@ -245,7 +241,7 @@ func (a *Agent) Events(now time.Time, u kvevent.Update) {
 		a.engine.Blind()
 	}
 	if b := &u.Batch; len(b.Events) > 0 || b.Bad > 0 || b.Lost {
-		a.engine.Apply(now, *b)
+		a.engine.Apply(*b)
 	}
 }
 
@@ -330,9 +326,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	}
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending
-		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
-			a.engine.Ended(a.now, h.heard, c.Usage.Prompt, c.Usage.Cached)
-		}
 	}
 	a.pending = append(a.pending, &pendingReport{Report: Report{d.Domain, *c}, sending: true})
 	a.counts.ended(c)

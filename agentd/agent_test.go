@@ -391,10 +391,10 @@ func TestHoldings(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	now = now.Add(time.Second)
-	a.Events(now, kvevent.Update{Blind: true, Why: "nobody publishes"})
+	a.Events(kvevent.Update{Blind: true, Why: "nobody publishes"})
 	heard("without events there is nothing to be blind of", 0)
-	a.Events(now, kvevent.Update{Restarted: true})
-	a.Events(now, kvevent.Update{Batch: kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored,
+	a.Events(kvevent.Update{Restarted: true})
+	a.Events(kvevent.Update{Batch: kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored,
 		Blocks: []kvevent.Key{1, 2, 3, 4, 5, 6}, Tokens: ids[:96], BlockSize: 16}}}})
 	serve("i")
 	said := heard("it says what it stores", 1)
@@ -413,7 +413,7 @@ func TestHoldings(t *testing.T) {
 	if h := heard("its hub missed something", 1); h.Parts != 1 || len(h.Add) != 2*bus.ShortHashBytes {
 		t.Errorf("%+v", h)
 	}
-	a.Events(now, kvevent.Update{Blind: true})
+	a.Events(kvevent.Update{Blind: true})
 	now = now.Add(time.Second)
 	if h := heard("it is blind", 1); h.Life != 2 || h.Coverage != 0 || len(h.Add) > 0 {
 		t.Errorf("%+v", h)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
-	"time"
 
 	"souk/agentd/kvevent"
 	"souk/bus"
@@ -53,7 +52,7 @@ func TestHeldOfItsOwnAdapterAndSalt(t *testing.T) {
 			cfg.Model = of.model
 			a := NewAgent(cfg, Config{}, info, 7, [32]byte{1})
 			a.Claimed(claim(5))
-			a.Events(time.Unix(0, 0), kvevent.Update{Restarted: true})
+			a.Events(kvevent.Update{Restarted: true})
 			d := dispatch("math-1")
 			d.Model = of.model
 			d.Task.Prompt = text
@@ -64,7 +63,7 @@ func TestHeldOfItsOwnAdapterAndSalt(t *testing.T) {
 			}
 			a.Began(d, ids)
 			for _, b := range said {
-				a.Events(time.Unix(1, 0), kvevent.Update{Batch: b})
+				a.Events(kvevent.Update{Batch: b})
 			}
 			if held := a.engine.Prefixes() > 0; held != (i == j) {
 				t.Errorf("%+v is held: %t, where the engine computed it for %+v", of, held, asked[i])
@@ -81,9 +80,9 @@ func TestAModelThatBecomesAnAdapter(t *testing.T) {
 	cfg.Model = "law"
 	info := Info{Models: []string{"law"}, BlockSize: 32, KVTokens: 19_168}
 	a := NewAgent(cfg, Config{}, info, 7, [32]byte{1})
-	a.Events(time.Unix(0, 0), kvevent.Update{Restarted: true})
+	a.Events(kvevent.Update{Restarted: true})
 	for _, b := range heard[0] {
-		a.Events(time.Unix(1, 0), kvevent.Update{Batch: b})
+		a.Events(kvevent.Update{Batch: b})
 	}
 	if a.engine.Blocks() != 2 {
 		t.Fatal(a.engine.Blocks())

@@ -98,8 +98,6 @@ type CacheStats struct {
 	Coverage float64 `json:"coverage"` // share that is known by events
 	Blocks   int     `json:"blocks"`
 	Prefixes int     `json:"prefixes"` // of texts
-	// events are expected, prompts were computed, and not one event applies
-	Deaf bool `json:"deaf"`
 	holdings.Counts
 }
 
@@ -115,7 +113,7 @@ func (a *Agent) Stats() AgentStats {
 		InFlight: a.running,
 		Pending:  len(a.pending), Counts: a.counts,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
-			Blocks: a.engine.Blocks(), Prefixes: a.engine.Prefixes(), Deaf: a.engine.Deaf(),
+			Blocks: a.engine.Blocks(), Prefixes: a.engine.Prefixes(),
 			Counts: a.engine.Counts()}}
 	if a.claim != nil {
 		s.Domain = a.claim.Domain

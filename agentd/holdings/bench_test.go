@@ -20,11 +20,11 @@ func BenchmarkBlocks(b *testing.B) {
 	p := bus.Prompt{Bytes: 4 * len(ids), Tokens: len(ids)}
 	for n := 0; b.Loop(); n++ {
 		ids[0] = uint32(n)
-		s.Apply(begun, kvevent.Batch{Events: []kvevent.Event{
+		s.Apply(kvevent.Batch{Events: []kvevent.Event{
 			{Kind: kvevent.Stored, BlockSize: block, Blocks: names, Tokens: ids}}})
 		s.Prompt(&p, ids, "")
 		s.Prompt(&p, ids, "")
-		s.Apply(begun, kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Removed, Blocks: names}}})
+		s.Apply(kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Removed, Blocks: names}}})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/blocks, "ns/block")
 }

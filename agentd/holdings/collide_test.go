@@ -52,7 +52,7 @@ func TestNobodyMakesTwoTextsOneBlock(t *testing.T) {
 	s := New(block, 400, 1, [32]byte{1})
 	newEngine(s)
 	for i, ids := range [][]uint32{a, b} {
-		s.Apply(begun, kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored, BlockSize: block,
+		s.Apply(kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored, BlockSize: block,
 			Blocks: []kvevent.Key{kvevent.Key(i + 1)}, Tokens: ids}}})
 	}
 	if c := s.Counts(); c.Blind != 0 || c.Bad != 0 || s.Blocks() != 2 {

@@ -19,7 +19,7 @@ func TestAfterALostRemovalNothingIsKnown(t *testing.T) {
 	if h.hear(t, out); len(h.held) == 0 || s.Blocks() != 10 || s.Coverage() != 1 {
 		t.Fatalf("%d prefixes and %d blocks are held, coverage %v", len(h.held), s.Blocks(), s.Coverage())
 	}
-	s.Apply(e.now, kvevent.Batch{Lost: true, Bad: 1})
+	s.Apply(kvevent.Batch{Lost: true, Bad: 1})
 	if s.Blocks() != 0 || s.Prefixes() != 0 || s.Held(&p) != 0 || s.Coverage() != 0 || s.Counts().Blind != 1 {
 		t.Errorf("%d blocks, %d prefixes, %d tokens are held, coverage %v, %+v", s.Blocks(), s.Prefixes(),
 			s.Held(&p), s.Coverage(), s.Counts())

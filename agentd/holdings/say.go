@@ -47,7 +47,6 @@ func (s *State) Asked() { s.asked = true }
 
 // Take returns the messages due now, in order, and when to call again. It leaves sender and receiver unset.
 func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
-	s.deaf = (s.events || s.wanted) && s.alarm.On(now)
 	news := s.news()
 	switch {
 	case s.newHub, s.asked && (s.unasked || now.Sub(s.said) >= wholeAgain), !now.Before(s.next):

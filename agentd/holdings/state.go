@@ -5,8 +5,6 @@
 package holdings
 
 import (
-	"time"
-
 	"souk/agentd/kvevent"
 	"souk/bus"
 )
@@ -23,11 +21,8 @@ type State struct {
 	copies   int                    // of all blocks
 	came     int                    // blocks that were stored since the engine held nothing
 
-	wanted bool // the engine is to say what it holds
-	events bool // and does
+	events bool // the engine says what it holds
 	blind  bool // it holds something that is not known
-	alarm  kvevent.Alarm
-	deaf   bool // it is to say something, and does not
 	counts Counts
 
 	pinned []int32 // blocks that prompts await, oldest first
@@ -87,9 +82,6 @@ func (s *State) Became(block, capacity int) {
 	s.blind = s.events
 }
 
-// Want says that the engine is to say what it stores.
-func (s *State) Want() { s.wanted = true }
-
 // Listen says that the engine says what it stores. Until it is known to begin from nothing, it may hold
 // what is not known.
 func (s *State) Listen() {
@@ -133,9 +125,6 @@ func (s *State) Evidence() string {
 	return bus.EvidenceInferred
 }
 
-// Deaf reports that the engine is to say what it stores, and says nothing of it.
-func (s *State) Deaf() bool { return s.deaf }
-
 // Counts returns how many events could not be applied.
 func (s *State) Counts() Counts { return s.counts }
 
@@ -152,7 +141,7 @@ func (s *State) Coverage() float64 {
 		total = s.came
 	}
 	switch {
-	case !s.events || s.deaf || s.blind && total == 0:
+	case !s.events || s.blind && total == 0:
 		return 0
 	case total == 0:
 		return 1
@@ -165,7 +154,7 @@ func (s *State) Coverage() float64 {
 }
 
 // Apply takes in what the engine said.
-func (s *State) Apply(now time.Time, b kvevent.Batch) {
+func (s *State) Apply(b kvevent.Batch) {
 	s.Listen()
 	s.counts.Unknown += int64(b.Unknown)
 	s.counts.Bad += int64(b.Bad)
@@ -183,10 +172,6 @@ func (s *State) Apply(now time.Time, b kvevent.Batch) {
 	}
 	if b.Lost || s.size() > s.most() || len(s.engine) > s.most() {
 		s.Blind()
-	}
-	if len(b.Events) > 0 {
-		s.alarm.Applied()
-		s.deaf = false
 	}
 }
 
@@ -324,16 +309,5 @@ func (s *State) pin(leaf int32) {
 		s.pinned = append(s.pinned[:0], s.pinned[1:]...)
 		s.nodes[k].pins--
 		s.prune(k, s.freed)
-	}
-}
-
-// Heard returns how many events the engine has sent.
-func (s *State) Heard() uint64 { return s.alarm.Heard() }
-
-// Ended says what the engine found of a prompt in its cache; cached is -1 where it does not say. It was sent
-// the prompt when [State.Heard] was so much.
-func (s *State) Ended(now time.Time, heard uint64, prompt, cached int) {
-	if s.block > 0 && cached >= 0 && (s.events || s.wanted) {
-		s.alarm.Served(now, heard, (prompt-cached)/s.block)
 	}
 }

@@ -90,7 +90,7 @@ func (e *engine) names(space uint64, ids []uint32) (keys []kvevent.Key) {
 	return keys
 }
 
-func (e *engine) say(events ...kvevent.Event) { e.s.Apply(e.now, kvevent.Batch{Events: events}) }
+func (e *engine) say(events ...kvevent.Event) { e.s.Apply(kvevent.Batch{Events: events}) }
 
 // store says that blocks from one on are stored, up to another.
 func (e *engine) store(space uint64, ids []uint32, from, to int) {
@@ -263,7 +263,7 @@ func TestCoverage(t *testing.T) {
 	want("a quarter of its room is known", 0.25)
 	e.say(kvevent.Event{Kind: kvevent.Cleared})
 	want("it is empty", 1)
-	s.Apply(begun, kvevent.Batch{Lost: true, Bad: 1})
+	s.Apply(kvevent.Batch{Lost: true, Bad: 1})
 	want("it removed something, and nobody knows what", 0)
 
 	s = New(0, 0, 1, [32]byte{1}) // of an engine that does not say how large it is
@@ -274,36 +274,6 @@ func TestCoverage(t *testing.T) {
 	}
 	if s.Blind(); s.Coverage() != 0 {
 		t.Error("what is not known of it may be anything")
-	}
-}
-
-// Three prompts of new blocks and not one event in ten seconds: it is said that nothing is known.
-func TestAnEngineThatSaysNothing(t *testing.T) {
-	s := New(block, 400, 1, [32]byte{1})
-	e := newEngine(s)
-	s.Take(begun)
-	p, ids, _ := prompt(512, words(1, 39, 4))
-	for range 3 {
-		s.Prompt(&p, ids, "")
-		s.Ended(begun, s.Heard(), 40, 0)
-	}
-	if s.Take(begun.Add(9 * time.Second)); s.Deaf() || s.Coverage() != 1 {
-		t.Error("it has time to say so")
-	}
-	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Coverage() != 0 {
-		t.Error("it should have said something")
-	}
-	if e.store(0, ids, 0, 1); s.Deaf() {
-		t.Error("it has")
-	}
-	s = New(block, 400, 1, [32]byte{1}) // it never says a word
-	s.Want()
-	for range 3 {
-		s.Prompt(&p, ids, "")
-		s.Ended(begun, s.Heard(), 40, 0)
-	}
-	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceInferred {
-		t.Error("it should have said something, ever")
 	}
 }
 
@@ -620,7 +590,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		for k := range keys {
 			keys[k] = kvevent.Key(r.Uint64())
 		}
-		s.Apply(begun, kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored, Blocks: keys, Tokens: ids,
+		s.Apply(kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored, Blocks: keys, Tokens: ids,
 			BlockSize: 16}}})
 		s.Take(begun.Add(time.Duration(i) * time.Millisecond))
 	}
@@ -754,7 +724,7 @@ func FuzzState(f *testing.F) {
 						e.Tokens = append(e.Tokens, uint32(next()%2))
 					}
 				}
-				s.Apply(now, kvevent.Batch{Events: []kvevent.Event{e}, Bad: next() % 16 / 15,
+				s.Apply(kvevent.Batch{Events: []kvevent.Event{e}, Bad: next() % 16 / 15,
 					Lost: next()%64 == 0})
 			case 3, 4, 5:
 				p := bus.Prompt{Bytes: 1 + next()}
@@ -768,7 +738,6 @@ func FuzzState(f *testing.F) {
 					ids[i] = uint32(next() % 2)
 				}
 				s.Prompt(&p, ids, "")
-				s.Ended(now, s.Heard(), len(ids), next()%60-1)
 				if n := s.Held(&p); n < 0 {
 					t.Fatal(n)
 				}

@@ -1,7 +1,7 @@
 // Package kvevent reads what a vLLM server publishes of its prefix cache: which blocks it stored, which it
 // removed. Decode reads one batch, in either encoding; Order puts batches in sequence, asks for those that
-// were missed and says when something is missing for good; Alarm finds an engine that should publish and
-// does not. Values in, values out: package agentd/vllm has the socket.
+// were missed and says when something is missing for good. Values in, values out: package agentd/vllm has the
+// socket.
 package kvevent
 
 import (

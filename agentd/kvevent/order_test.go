@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 )
 
 // world is an engine with a publisher, a network that does what it likes, and a listener.
@@ -442,47 +441,4 @@ func FuzzOrder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		play(t, script[:min(len(script), 200)])
 	})
-}
-
-// Three tasks that stored blocks and no event for ten seconds: something is wrong.
-func TestAlarm(t *testing.T) {
-	var a Alarm
-	now := time.Unix(0, 0)
-	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
-	for range 5 {
-		a.Served(at(0), a.Heard(), 1)
-	}
-	if a.On(at(100)) {
-		t.Error("tasks that stored nothing")
-	}
-	a.Served(at(0), a.Heard(), 2)
-	a.Served(at(1), a.Heard(), 9)
-	if a.On(at(100)) {
-		t.Error("two tasks")
-	}
-	a.Served(at(2), a.Heard(), 2)
-	if a.On(at(9)) {
-		t.Error("nine seconds")
-	}
-	if !a.On(at(10)) {
-		t.Error("three tasks, ten seconds and no event")
-	}
-	a.Applied()
-	if a.On(at(100)) {
-		t.Error("events were applied")
-	}
-	for i := range 3 {
-		a.Served(at(20+i), a.Heard(), 2)
-	}
-	if a.On(at(29)) || !a.On(at(30)) {
-		t.Error("the second time")
-	}
-	before := a.Heard()
-	a.Applied() // while three tasks run, of which nothing is heard after that
-	for i := range 3 {
-		a.Served(at(40+i), before, 9)
-	}
-	if a.On(at(100)) {
-		t.Error("three tasks during which there were events, and nobody asked for anything since")
-	}
 }

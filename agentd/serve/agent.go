@@ -51,8 +51,6 @@ type agent struct {
 
 	secret [32]byte // of the nonces of its asks, and of the names of its blocks
 
-	deaf bool // the engine is to say what it caches, and does not: for watchEngine alone
-
 	// answers in a row of which the engine did not say what it found cached; below 0: it does, or that was
 	// said
 	uncounted int

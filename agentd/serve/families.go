@@ -41,8 +41,6 @@ var (
 		"for a while.")
 	agentdBlocks = families.Gauge("souk_agentd_cache_blocks", "Blocks that the engine's cache is known to hold.", "agent",
 		"model")
-	agentdDeaf = families.Gauge("souk_agentd_cache_deaf", "1 where the engine is to tell what it caches and does not, else "+
-		"0.", "agent", "model")
 	agentdAwaited = families.Counter("souk_agentd_leases_awaited_total", "Leases of all agents waited for whose holder "+
 		"nothing proved to have ended.")
 )
@@ -99,6 +97,5 @@ func one(say metrics.Say, a *agentd.AgentStats) {
 	say(agentdCaught, float64(caught))
 	say(agentdPoliciesOff, float64(off))
 	count(agentdBlocks, int64(a.Cache.Blocks))
-	say(agentdDeaf, metrics.Bool(a.Cache.Deaf), a.Agent, a.Model)
 	say(agentdAwaited, float64(a.Awaited))
 }

@@ -71,7 +71,6 @@ func (a *agent) watchEngine(ctx context.Context) {
 		if err == nil {
 			a.askAgain(ctx)
 		}
-		a.listening()
 		switch now := a.stats().State; {
 		case now != before:
 			level := slog.LevelWarn
@@ -110,22 +109,7 @@ func (a *agent) onEvents(u kvevent.Update) {
 	case u.Blind:
 		a.log.Warn("what the engine caches is not known: hubs believe by what was served", "why", u.Why)
 	}
-	a.with(func(core *agentd.Agent) { core.Events(time.Now(), u) })
-}
-
-// listening warns, once, of an engine that is to say what it caches and does not, and says when it does
-// again.
-func (a *agent) listening() {
-	now := a.stats().Cache.Deaf
-	switch {
-	case now && !a.deaf:
-		a.log.Error("the engine is to say what it caches, and of three prompts it computed it said nothing in " +
-			"ten seconds: hubs are told that nothing is known; see that --kv-events-config and the agent's " +
-			"kv_events name one endpoint, and that both speak of one engine")
-	case a.deaf && !now:
-		a.log.Info("the engine says again what it caches")
-	}
-	a.deaf = now
+	a.with(func(core *agentd.Agent) { core.Events(u) })
 }
 
 // What is wrong with an engine may change without end, as where its server is started again and again: the

@@ -127,9 +127,8 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 			t.Fatalf("task %d: %d tokens are believed to be cached, %d are", tasks, cached, found)
 		}
 		tasks, truth, believed, right = tasks+1, truth+found, believed+cached, right+min(cached, found)
-		s.Apply(now, kvevent.Batch{Events: events})
+		s.Apply(kvevent.Batch{Events: events})
 		s.Prompt(&p, ids, "")
-		s.Ended(now, s.Heard(), len(ids), found)
 		sessions[k] = append(dialogue, answer)
 		if r.IntN(700) == 0 { // it is started again
 			e = fresh()
@@ -201,7 +200,7 @@ func said(b *testing.B, seed uint64, blocks, seconds int) (bytes int) {
 				batch.Events = append(batch.Events, kvevent.Event{Kind: kvevent.Removed, Blocks: stored[:n]})
 				stored = stored[n:]
 			}
-			s.Apply(now, batch)
+			s.Apply(batch)
 			s.Prompt(&p, ids, "")
 		}
 		out, _ := s.Take(now)

@@ -94,7 +94,7 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 					stored.Blocks = append(stored.Blocks, kvevent.Key(i+1))
 				}
 			}
-			agent.Apply(time.Now(), kvevent.Batch{Events: []kvevent.Event{stored}})
+			agent.Apply(kvevent.Batch{Events: []kvevent.Event{stored}})
 			agent.Prompt(&task.Prompt, ids, "")
 			agent.NewHub()
 			out, _ := agent.Take(time.Now())

@@ -39,7 +39,6 @@ type request struct {
 	blocks   []int
 	computed int // blocks that have names
 	cached   int
-	heard    uint64
 	left     int // steps
 }
 
@@ -233,7 +232,7 @@ func (f *follower) apply(out kvevent.Out) {
 			f.blinds++
 			continue
 		}
-		f.s.Apply(f.now, b)
+		f.s.Apply(b)
 	}
 	if !out.Ask {
 		return
@@ -351,7 +350,7 @@ func lossy(t *testing.T, r *rand.Rand) {
 				p, ids := read(dialogue)
 				answer := turn{r.Uint64(), 5 + r.IntN(60)}
 				_, whole := read(append(slices.Clone(dialogue), answer))
-				if f.e.begin(&request{session: k, prompt: p, ids: whole, asked: len(ids), heard: f.s.Heard(),
+				if f.e.begin(&request{session: k, prompt: p, ids: whole, asked: len(ids),
 					left: 1 + r.IntN(4)}) {
 					sessions[k] = append(dialogue, answer)
 					texts = append(texts, textOf{p, ids})
@@ -367,7 +366,6 @@ func lossy(t *testing.T, r *rand.Rand) {
 		for _, q := range done {
 			ids := q.ids[:q.asked]
 			f.s.Prompt(&q.prompt, ids, "")
-			f.s.Ended(f.now, q.heard, len(ids), q.cached)
 		}
 		f.speak()
 	}

@@ -58,9 +58,8 @@ func turnKey(seed uint64, says, both bool) turned {
 		events, hit := e.serve(whole, len(ids))
 		run := b.Sent(&p, len(ids), answer.tokens, now.UnixNano())
 		b.Served(run, uint64(k+1), &p, len(ids), answer.tokens, hit)
-		s.Apply(now, kvevent.Batch{Events: events})
+		s.Apply(kvevent.Batch{Events: events})
 		s.Prompt(&p, ids, "")
-		s.Ended(now, s.Heard(), len(ids), hit)
 		sessions[k] = append(dialogue, answer)
 		at := 1
 		if left := due.Sub(now); left > 30*time.Minute {

@@ -66,9 +66,8 @@ func prefills(rate int) (bytes, core float64, err error) {
 		if len(b.Events) == 0 || b.Bad+b.Unknown > 0 {
 			return 0, fmt.Errorf("events of a prompt: %d, %d bad: %w", len(b.Events), b.Bad, err)
 		}
-		s.Apply(now, b)
+		s.Apply(b)
 		s.Prompt(&p, ids, "")
-		s.Ended(now, s.Heard(), len(ids), 0)
 		return cpu() - before, err
 	}
 	say := func() (n int, spent time.Duration, err error) {

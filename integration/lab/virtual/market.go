@@ -208,7 +208,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		}
 		a.reg = *reg
 		if m.Events {
-			a.core.Events(Start, kvevent.Update{Restarted: true})
+			a.core.Events(kvevent.Update{Restarted: true})
 		}
 		m.tell(a)
 	}

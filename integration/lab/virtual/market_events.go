@@ -42,7 +42,7 @@ func tokens(blocks []uint64, size int) []uint32 {
 // hear has an agent take in what its engine has published.
 func (m *Market) hear(a *seller) {
 	if len(a.blocks.Events) > 0 {
-		a.core.Events(m.now, kvevent.Update{Batch: a.blocks})
+		a.core.Events(kvevent.Update{Batch: a.blocks})
 		a.blocks.Events = nil
 	}
 }
