@@ -313,8 +313,7 @@ func (m *members) lora() (s Space, name []byte) {
 }
 
 // of is the Space of a block with these extra keys, of an adapter with a name. The server says the adapter
-// here once more, which tells the block from no other of the adapter's. It says name and salt bare; inside,
-// and it may come to say so, it says with each what it is: ["lora", name, path], ["cache_salt", salt].
+// here once more, which tells the block from no other of the adapter's.
 func (s Space) of(entry, name []byte) Space {
 	c := cursorAt(entry, 0)
 	h := c.head()
@@ -328,17 +327,10 @@ func (s Space) of(entry, name []byte) Space {
 	for i := range h.N {
 		at, element := c.At, c
 		c.skip()
-		said, what := element.text(), []byte(nil)
-		if said == nil {
-			if h := element.head(); h.Kind == packed.List && h.N > 1 {
-				if what = element.text(); string(what) == "lora" || string(what) == "cache_salt" && h.N == 2 {
-					said = element.text()
-				}
-			}
-		}
+		said := element.text()
 		switch {
-		case name != nil && bytes.Equal(said, name) && (i == 0 && what == nil || string(what) == "lora"):
-		case said != nil && string(what) != "lora":
+		case i == 0 && name != nil && bytes.Equal(said, name):
+		case said != nil:
 			rest = appendText(rest, string(said))
 		default:
 			rest = append(rest, entry[at:c.At]...)

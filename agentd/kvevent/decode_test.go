@@ -355,14 +355,11 @@ func TestSpaceOf(t *testing.T) {
 		extra []any
 		want  Space
 	}{
-		"what each is": {[]any{[]any{"lora", "law", "/adapters/law"},
-			[]any{"cache_salt", "pepper"}}, lawSalted},
-		"a salt's name":     {[]any{"law", "law"}, named},
-		"the adapter alone": {[]any{[]any{"lora", "law", "/elsewhere"}}, law},
-		"packed as long":    {[]any{"law", msgpack.RawMessage("\xda\x00\x64" + long)}, longSalted},
-		"packed as short":   {[]any{"law", msgpack.RawMessage("\xd9\x64" + long)}, longSalted},
-		"no extra key":      {nil, law},
-		"none of these":     {[]any{}, law},
+		"a salt's name":   {[]any{"law", "law"}, named},
+		"packed as long":  {[]any{"law", msgpack.RawMessage("\xda\x00\x64" + long)}, longSalted},
+		"packed as short": {[]any{"law", msgpack.RawMessage("\xd9\x64" + long)}, longSalted},
+		"no extra key":    {nil, law},
+		"none of these":   {[]any{}, law},
 	} {
 		event := with(dict{"lora_name": "law", "extra_keys": []any{test.extra, nil}})
 		got := decoded(t, []any{0, []any{event}}).Events

@@ -23,8 +23,8 @@ type Out struct {
 // Order puts the batches of one publisher in sequence. Each has a number, from 0 in each life of the engine.
 // Live batches come over a connection that may drop some. Wherever the next number is not the one that is
 // due, something was missed, or the engine lives another life: all is forgotten, and read again from the
-// replay, as far as that goes back, while live batches wait. Where it has not the first of all, or where there
-// is no replay, the listener is blind: it then knows some blocks, and none that is not there.
+// replay, as far as that goes back, while live batches wait. Where it has not the first of all, or where
+// there is no replay, the listener is blind: it then knows some blocks, and none that is not there.
 type Order struct {
 	Replay bool // there is a replay to be asked
 

@@ -73,8 +73,8 @@ const (
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is the expected usage.
 	Placed
-	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought; Claimed is after
-	// how long the client says that it will be back.
+	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought; Claimed is
+	// after how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -193,11 +192,7 @@ func (f *finder) find(ctx context.Context) error {
 
 // look asks the ports where nothing is known yet, all at once, and returns the agents of those that answer.
 func (f *finder) look(ctx context.Context, known map[int]bool) []agentd.AgentConfig {
-	type answer struct {
-		agent agentd.AgentConfig
-		ok    bool
-	}
-	answers := make([]answer, len(f.numbers))
+	answers := make([]*agentd.AgentConfig, len(f.numbers))
 	var wg sync.WaitGroup
 	for i, port := range f.numbers {
 		if known[port] {
@@ -205,39 +200,25 @@ func (f *finder) look(ctx context.Context, known map[int]bool) []agentd.AgentCon
 		}
 		wg.Go(func() {
 			a := f.sold(f.node, port)
-			if !listens(ctx, port) {
-				return
-			}
 			info, err := f.engine(a.Engine.WithDefaults()).Info(ctx)
 			switch {
 			case err != nil:
-				f.log.Debug("port answers, but not as a ready engine", "port", port, "err", err)
+				f.log.Debug("no ready engine", "port", port, "err", err)
 				return
 			case len(info.Models) == 0 || a.Model != "" && !slices.Contains(info.Models, a.Model):
 				f.log.Debug("engine serves another model", "port", port, "models", info.Models)
 				return
 			}
-			answers[i] = answer{a, true}
+			answers[i] = &a
 		})
 	}
 	wg.Wait()
 	var out []agentd.AgentConfig
 	for i, a := range answers {
-		if a.ok {
+		if a != nil {
 			known[f.numbers[i]] = true
-			out = append(out, a.agent)
+			out = append(out, *a)
 		}
 	}
 	return out
-}
-
-// listens reports whether anything takes connections on a port of this machine: most do not, and that is
-// cheap to learn.
-func listens(ctx context.Context, port int) bool {
-	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp",
-		net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err == nil {
-		c.Close()
-	}
-	return err == nil
 }
