@@ -34,9 +34,6 @@ func (s *spy) Score(_ time.Time, i runtimepolicy.Item) float64 {
 	}
 	return s.score(i)
 }
-func (s *spy) Predict(_ time.Time, _ time.Duration, to []runtimepolicy.Forecast) []runtimepolicy.Forecast {
-	return to
-}
 func (s *spy) Act(_ time.Time, r runtimepolicy.Room, to []runtimepolicy.Effect) []runtimepolicy.Effect {
 	if s.act == nil {
 		return to

@@ -147,22 +147,6 @@ func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	}
 }
 
-// Predict returns the policy's forecasts, without those of no chance.
-func (g *Guard) Predict(now time.Time, within time.Duration, to []Forecast) []Forecast {
-	if !g.On(now) {
-		return to
-	}
-	from := len(to)
-	g.call(now, "Predict", func() { to = g.policy.Predict(now, within, to) })
-	kept := to[:min(from, len(to))]
-	for _, f := range to[len(kept):] {
-		if f.P > 0 && f.P <= 1 {
-			kept = append(kept, f)
-		}
-	}
-	return kept
-}
-
 // Act returns the effects that the policy wants. If it asks for more than there is room for, there are none,
 // and it is off. The result is valid until the next call.
 func (g *Guard) Act(now time.Time, r Room) []Effect {

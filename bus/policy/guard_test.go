@@ -12,7 +12,6 @@ import (
 type fake struct {
 	observe func(Event)
 	score   func(Item) float64
-	predict func([]Forecast) []Forecast
 	act     func(Room, []Effect) []Effect
 }
 
@@ -21,10 +20,7 @@ func (f *fake) Observe(e Event) {
 		f.observe(e)
 	}
 }
-func (f *fake) Score(_ time.Time, i Item) float64 { return f.score(i) }
-func (f *fake) Predict(_ time.Time, _ time.Duration, to []Forecast) []Forecast {
-	return f.predict(to)
-}
+func (f *fake) Score(_ time.Time, i Item) float64             { return f.score(i) }
 func (f *fake) Act(_ time.Time, r Room, to []Effect) []Effect { return f.act(r, to) }
 
 var now = time.Unix(1_800_000_000, 0)
@@ -151,17 +147,8 @@ func TestGuardScores(t *testing.T) {
 	}
 }
 
-// Forecasts without a chance are left out, and a hook without a policy does nothing.
-func TestGuardForecasts(t *testing.T) {
-	g := NewGuard("x", &fake{
-		predict: func(to []Forecast) []Forecast {
-			return append(to, Forecast{Role: 1, P: math.NaN()}, Forecast{Role: 2, P: 0.5},
-				Forecast{Role: 3, P: 2})
-		}})
-	all := g.Predict(now, time.Minute, []Forecast{{Role: 9}})
-	if len(all) != 2 || all[0].Role != 9 || all[1].Role != 2 {
-		t.Errorf("forecasts %v", all)
-	}
+// A hook without a policy does nothing.
+func TestGuardOfNone(t *testing.T) {
 	var none Guard
 	none.Observe(Event{At: now})
 	if none.On(now) || none.Act(now, Room{Effects: 1}) != nil || none.Name() != "" {

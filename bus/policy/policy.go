@@ -23,18 +23,15 @@ type Policy interface {
 	// Score returns how many seconds of engine time are lost if an item loses, and changes nothing. 0, NaN
 	// and infinity are no opinion, as is every negative number but [Never] and [Hold].
 	Score(now time.Time, i Item) float64
-	// Predict appends the turns that it expects to run within so long, the likeliest first.
-	Predict(now time.Time, within time.Duration, to []Forecast) []Forecast
 	// Act appends the effects that it wants, as far as there is room. It is called now and then.
 	Act(now time.Time, r Room, to []Effect) []Effect
 }
 
-// Silent has no opinion and no forecast, and wants nothing done: policies embed it for what they leave out.
+// Silent has no opinion and wants nothing done: policies embed it for what they leave out.
 type Silent struct{}
 
-func (Silent) Score(time.Time, Item) float64                                  { return 0 }
-func (Silent) Predict(_ time.Time, _ time.Duration, to []Forecast) []Forecast { return to }
-func (Silent) Act(_ time.Time, _ Room, to []Effect) []Effect                  { return to }
+func (Silent) Score(time.Time, Item) float64                 { return 0 }
+func (Silent) Act(_ time.Time, _ Room, to []Effect) []Effect { return to }
 
 // Never is the score of an item that must lose. Only hooks that ask for bits take it; others have no opinion.
 const Never = -1.0
@@ -161,15 +158,6 @@ type Item struct {
 	Client       ID
 	Before, Free int
 	Split        bool
-}
-
-// Forecast is a turn that is expected to run.
-type Forecast struct {
-	Session ID
-	Role    ID
-	Agent   ID            // where; 0: anywhere
-	P       float64       // chance, from 0 to 1
-	Within  time.Duration // from now
 }
 
 // EffectKind is the kind of an effect. The list is closed: a host does these, within bounds, or nothing.

@@ -36,10 +36,7 @@ func (s *sceptic) Observe(e policy.Event) {
 		s.t.Error("a parent of another client's")
 	}
 }
-func (*sceptic) Score(time.Time, policy.Item) float64 { return math.NaN() }
-func (*sceptic) Predict(time.Time, time.Duration, []policy.Forecast) []policy.Forecast {
-	return nil
-}
+func (*sceptic) Score(time.Time, policy.Item) float64                        { return math.NaN() }
 func (*sceptic) Act(time.Time, policy.Room, []policy.Effect) []policy.Effect { return nil }
 
 // Clients say what they like, in any order and twice: sessions that begin one another, or come next of one

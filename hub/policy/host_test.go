@@ -28,9 +28,6 @@ func (l *listener) Score(_ time.Time, i policy.Item) float64 {
 	}
 	return l.score(i)
 }
-func (l *listener) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
-}
 func (l *listener) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
 
 func (l *listener) last(kind policy.EventKind) *policy.Event {

@@ -76,7 +76,7 @@ func (p *player) play() Figures {
 		p.held[k] = make([][]*node, len(p.calls))
 	}
 	anchors := map[policy.ID][]uint64{}
-	var forecasts []policy.Forecast
+	var forecasts []sage.Forecast
 	for _, m := range p.order {
 		c := &p.calls[m.call]
 		now := began.Add(m.at)

@@ -127,13 +127,10 @@ func (x *run) rule(name string) policy.Policy {
 	return nil
 }
 
-// constant says what a policy says, but that all that it scores, predicts and wants is always the same.
+// constant says what a policy says, but that all that it scores and wants is always the same.
 type constant struct{ policy.Policy }
 
-func (constant) Score(time.Time, policy.Item) float64 { return 1 }
-func (constant) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
-}
+func (constant) Score(time.Time, policy.Item) float64                               { return 1 }
 func (constant) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
 
 // chooser has what is wanted most ready, as somebody else says.
@@ -150,9 +147,6 @@ func (c *chooser) Observe(e policy.Event) {
 	}
 }
 func (c *chooser) Score(time.Time, policy.Item) float64 { return 0 }
-func (c *chooser) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
-}
 func (c *chooser) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect {
 	if len(c.used) <= c.ready {
 		return to

@@ -131,8 +131,15 @@ func (s *Sage) hop(b uint8) float64 {
 	return 1 - float64(s.hops[b])/float64(far)
 }
 
+// Forecast is a turn that is expected to run.
+type Forecast struct {
+	Session policy.ID
+	Role    policy.ID
+	P       float64 // chance, from 0 to 1
+}
+
 // Predict appends what sessions are expected to run next, the likeliest first, as far as there is room.
-func (s *Sage) Predict(now time.Time, key policy.ID, to []policy.Forecast) []policy.Forecast {
+func (s *Sage) Predict(now time.Time, key policy.ID, to []Forecast) []Forecast {
 	x := s.session(key, false)
 	if x == nil || x.phase == over {
 		return to
@@ -147,12 +154,12 @@ func (s *Sage) Predict(now time.Time, key policy.ID, to []policy.Forecast) []pol
 		if f.role == endOf || s.ids[f.role] == 0 {
 			continue
 		}
-		next := policy.Forecast{Session: key, Role: s.ids[f.role], P: float64(live * f.p)}
+		next := Forecast{Session: key, Role: s.ids[f.role], P: float64(live * f.p)}
 		at := len(to)
 		for at > from && to[at-1].P < next.P {
 			at--
 		}
-		to = append(to, policy.Forecast{})
+		to = append(to, Forecast{})
 		copy(to[at+1:], to[at:])
 		to[at] = next
 	}
