@@ -34,7 +34,7 @@ func (c *Config) knownPolicies(e *EngineConfig) *policy.Known {
 			return g
 		}},
 		policy.Adapter: {nextAdapter: func() runtimepolicy.Policy {
-			return adapter.New(adapter.Default(e.Adapters))
+			return adapter.New(e.Adapters)
 		}},
 	}
 }

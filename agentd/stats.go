@@ -2,9 +2,6 @@ package agentd
 
 import (
 	"maps"
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"souk/agentd/holdings"
 	"souk/bus"
@@ -38,8 +35,6 @@ type Counts struct {
 
 	// answers that held what a policy looks for, by the name of that
 	Caught map[string]int64 `json:"caught,omitempty"`
-
-	ttft *hdrhistogram.Histogram
 }
 
 func (n *Counts) ended(c *bus.Completion) {
@@ -66,12 +61,6 @@ func (n *Counts) ended(c *bus.Completion) {
 	if sum, ok := n.Earned.Add(c.Cost); ok {
 		n.Earned = sum
 	}
-	if c.TTFTUS > 0 {
-		if n.ttft == nil {
-			n.ttft = hdrhistogram.New(1, time.Hour.Microseconds(), 2)
-		}
-		n.ttft.RecordValue(min(c.TTFTUS, time.Hour.Microseconds()))
-	}
 }
 
 // AgentStats is a snapshot of one agent.
@@ -86,8 +75,6 @@ type AgentStats struct {
 	Pending  int            `json:"pending"` // completions not acknowledged
 	Awaited  int64          `json:"awaited"` // leases waited for whose holder nothing proved to have ended
 	Cache    CacheStats     `json:"cache"`
-	TTFT50   time.Duration  `json:"ttft_p50"`
-	TTFT99   time.Duration  `json:"ttft_p99"`
 	Policies []policy.State `json:"policies,omitempty"` // runtime policies, by where they are asked
 	Counts
 }
@@ -118,11 +105,6 @@ func (a *Agent) Stats() AgentStats {
 	if a.claim != nil {
 		s.Domain = a.claim.Domain
 	}
-	if h := a.counts.ttft; h != nil {
-		s.TTFT50 = time.Duration(h.ValueAtQuantile(50)) * time.Microsecond
-		s.TTFT99 = time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
-	}
-	s.Counts.ttft = nil
 	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
 	s.Caught = maps.Clone(s.Caught)
 	s.Policies = a.policies.States(a.now)

@@ -327,7 +327,7 @@ func TestServesATask(t *testing.T) {
 		}
 		s := o.server.Stats().Agents[0]
 		if s.Done != 1 || s.Output != 3 || s.Cached*5 != s.Prompt*4 ||
-			s.TTFT50.Round(50*time.Microsecond) != time.Millisecond || s.InFlight != 0 || s.Pending != 0 ||
+			s.InFlight != 0 || s.Pending != 0 ||
 			s.Domain != "math" || s.Earned != last.Cost {
 			t.Errorf("%+v", s)
 		}

@@ -17,20 +17,10 @@ import (
 	"souk/bus/policy"
 )
 
-// Params say what the engine has room for.
-type Params struct {
-	Ready int // adapters that it keeps ready: --max-cpu-loras
-	// an adapter is loaded where the chance that it is asked for is so much higher than that of what goes
-	Margin float64
-}
-
-// Default has the margin of the page of policies.
-func Default(ready int) Params { return Params{Ready: ready, Margin: 0.25} }
-
 // Adapter is the policy.
 type Adapter struct {
 	policy.Silent
-	Params
+	ready    int // adapters that the engine keeps so: --max-cpu-loras
 	sessions *bounded.Cache[policy.ID, owned, session]
 	states   *bounded.Cache[policy.ID, owned, state]
 	all      []adapter // that there are, the one used last at the end
@@ -80,6 +70,8 @@ const (
 	backOff      = 4   // turns that the shorter memory counts as
 	nextTurn     = 0.5 // what a turn counts that comes after the next
 	leastChance  = 0.05
+	// an adapter is loaded where the chance that it is asked for is so much higher than that of what goes
+	margin = 0.25
 	// a session that pauses for so many times the mean does not come back
 	patience            = 4
 	leastWait, mostWait = time.Second, 2 * time.Minute
@@ -88,9 +80,9 @@ const (
 	longestRun = 30 * time.Minute
 )
 
-// New knows no sessions.
-func New(p Params) *Adapter {
-	return &Adapter{Params: p, sessions: bounded.New[policy.ID, owned, session](mostSessions, 0),
+// New knows no sessions yet. The engine keeps so many adapters ready.
+func New(ready int) *Adapter {
+	return &Adapter{ready: ready, sessions: bounded.New[policy.ID, owned, session](mostSessions, 0),
 		states: bounded.New[policy.ID, owned, state](mostStates, 0)}
 }
 
@@ -281,7 +273,7 @@ func (a *Adapter) want(now time.Time, work *policy.Work) bool {
 
 // Act implements policy.Policy: one adapter at a time.
 func (a *Adapter) Act(now time.Time, r policy.Room, to []policy.Effect) []policy.Effect {
-	if a.Ready < 1 || len(a.all) <= a.Ready || !a.want(now, r.Work) {
+	if a.ready < 1 || len(a.all) <= a.ready || !a.want(now, r.Work) {
 		return to // all are ready
 	}
 	// What was used longest ago goes next, and what runs is used now.
@@ -292,7 +284,7 @@ func (a *Adapter) Act(now time.Time, r policy.Room, to []policy.Effect) []policy
 		}
 	}
 	running := len(a.all) - len(ready)
-	keeps := max(0, a.Ready-running) // of those that do not run
+	keeps := max(0, a.ready-running) // of those that do not run
 	for _, i := range ready[:max(0, len(ready)-keeps)] {
 		if out < 0 || a.wants[i] > a.wants[out] {
 			out = i
@@ -309,9 +301,9 @@ func (a *Adapter) Act(now time.Time, r policy.Room, to []policy.Effect) []policy
 		}
 	}
 	switch {
-	case a.wants[out] > a.wants[least]+a.Margin && least == oldest && running == 0:
+	case a.wants[out] > a.wants[least]+margin && least == oldest && running == 0:
 		to = a.load(to, out, now)
-	case a.wants[oldest] > a.wants[least]+a.Margin: // something better goes first
+	case a.wants[oldest] > a.wants[least]+margin: // something better goes first
 		to = a.load(to, oldest, now)
 	}
 	return to

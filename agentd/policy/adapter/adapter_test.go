@@ -40,7 +40,7 @@ func (c *crew) wants() policy.ID {
 // taught is a crew whose sessions have gone from 1 to 2 to 3 and back to 1, on an engine that keeps so many
 // adapters ready.
 func taught(ready int) *crew {
-	c := &crew{New(Default(ready)), start}
+	c := &crew{New(ready), start}
 	for s := range policy.ID(20) {
 		for i := range policy.ID(6) {
 			c.turn(100+s, 1+i%3)
@@ -126,7 +126,7 @@ func TestASessionWhoseEndWasLostIsForgotten(t *testing.T) {
 // Many adapters may be ready, and more be sold.
 func TestManyAreReady(t *testing.T) {
 	const ready, sold = 100, 200
-	c, wanted := &crew{New(Default(ready)), start}, 0
+	c, wanted := &crew{New(ready), start}, 0
 	for i := range policy.ID(4000) {
 		c.turn(1, 1+i%sold)
 		if c.wants() != 0 {
@@ -140,7 +140,7 @@ func TestManyAreReady(t *testing.T) {
 
 // What no agent did moves nothing, and a client without sessions takes no place of one that has some.
 func TestNobodysTurn(t *testing.T) {
-	c := &crew{New(Default(1)), start}
+	c := &crew{New(1), start}
 	c.say(policy.Arrived, 1, 0)
 	c.say(policy.Served, 1, 0)
 	c.say(policy.Arrived, 0, 1)
@@ -151,7 +151,7 @@ func TestNobodysTurn(t *testing.T) {
 
 // With two that may come next it is the one before that tells which.
 func TestTheTurnBeforeTells(t *testing.T) {
-	c := &crew{New(Params{Ready: 1, Margin: 0.25}), start}
+	c := &crew{New(1), start}
 	for s := range policy.ID(30) {
 		for range 6 {
 			for _, a := range []policy.ID{2, 1, 3, 1} {
@@ -182,7 +182,7 @@ func TestNonsense(t *testing.T) {
 	t.Logf("seed %d", seed)
 	play := func() (*Adapter, []policy.Effect) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		a := New(Default(2))
+		a := New(2)
 		g := policy.NewGuard("next", a)
 		g.Observe(policy.Event{Kind: policy.Arrived, At: start, Client: 9, Session: 9, Agent: 1, Role: 1})
 		var all []policy.Effect
@@ -214,7 +214,7 @@ func TestNonsense(t *testing.T) {
 }
 
 func BenchmarkAct(b *testing.B) {
-	c := &crew{New(Default(4)), start}
+	c := &crew{New(4), start}
 	for i := range policy.ID(2000) {
 		c.turn(i%mostSessions, 1+i%12)
 	}
@@ -225,7 +225,7 @@ func BenchmarkAct(b *testing.B) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	c := &crew{New(Default(4)), start}
+	c := &crew{New(4), start}
 	b.ReportAllocs()
 	for i := policy.ID(0); b.Loop(); i++ {
 		c.turn(i%200, 1+i%12)

@@ -113,7 +113,7 @@ var AdapterRules = []string{"none", "next", "next, constant", "most used", "told
 
 // rule makes what a name says, for a run whose future told knows.
 func (x *run) rule(name string) policy.Policy {
-	a := adapter.New(adapter.Default(x.ready))
+	a := adapter.New(x.ready)
 	switch name {
 	case "next":
 		return a
