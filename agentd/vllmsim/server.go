@@ -264,34 +264,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusUnauthorized, map[string]string{"error": "Unauthorized"})
 		return
 	}
-	s.mux.ServeHTTP(&plainErrors{ResponseWriter: w}, r)
-}
-
-// plainErrors makes the mux's own 404 and 405 look like those of vLLM's web framework.
-type plainErrors struct {
-	http.ResponseWriter
-	swallow bool
-}
-
-func (p *plainErrors) WriteHeader(code int) {
-	if h := p.Header(); (code == 404 || code == 405) &&
-		strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
-		h.Del("X-Content-Type-Options")
-		p.swallow = true
-		answer(p.ResponseWriter, code, map[string]string{"detail": http.StatusText(code)})
+	h, pattern := s.mux.Handler(r)
+	if pattern == "" { // said as vLLM's web framework says it
+		code := http.StatusNotFound
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			q := *r
+			q.Method = method
+			if _, pattern := s.mux.Handler(&q); pattern != "" {
+				code = http.StatusMethodNotAllowed
+				w.Header().Set("Allow", method)
+			}
+		}
+		answer(w, code, map[string]string{"detail": http.StatusText(code)})
 		return
 	}
-	p.ResponseWriter.WriteHeader(code)
+	h.ServeHTTP(w, r)
 }
-
-func (p *plainErrors) Write(b []byte) (int, error) {
-	if p.swallow {
-		return len(b), nil
-	}
-	return p.ResponseWriter.Write(b)
-}
-
-func (p *plainErrors) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 func answer(w http.ResponseWriter, code int, v any) {
 	b, err := json.Marshal(v)
