@@ -71,7 +71,7 @@ func Receipt(ctx context.Context, sources []*Source, task string) (of *Source, r
 		if s.Role != ledger.RoleHub || !ok {
 			continue
 		}
-		err := s.Facts(ctx, math.MinInt64, math.MaxInt64, func(f *ledger.Fact) error {
+		err := s.Facts(ctx, math.MaxInt64, func(f *ledger.Fact) error {
 			switch h := f.Hold; {
 			case h == nil || h.Client != client || h.Task != id:
 			case f.Record.Capture != nil:

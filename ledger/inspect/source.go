@@ -40,7 +40,7 @@ type Source struct {
 
 // Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with
 // journal/NAME in it), the directory of several journals, or that of one. Two of one name are refused, since
-// what is in a copy would count twice.
+// what is in a copy would count twice, and so is one whose first frame cannot be read: nobody knows which it is.
 func Open(paths []string, name string) ([]*Source, error) {
 	all, _, err := open(paths, name, false)
 	dirs := map[string]string{}
@@ -49,7 +49,9 @@ func Open(paths []string, name string) ([]*Source, error) {
 			return nil, fmt.Errorf("%s and %s are both journal %s: one of them is a copy: name the one that is "+
 				"meant, or take the other away", other, s.Dir, s.Name)
 		}
-		dirs[s.Name] = s.Dir
+		if dirs[s.Name] = s.Dir; s.err != nil {
+			return nil, s.err
+		}
 	}
 	return all, err
 }
@@ -132,23 +134,9 @@ func (s *Source) Size() (bytes int64) {
 	return bytes
 }
 
-// Unreadable returns why the first frame of one of the journals could not be read, so that nobody knows which
-// journal that is; nil if all could.
-func Unreadable(all []*Source) error {
-	for _, s := range all {
-		if s.err != nil {
-			return s.err
-		}
-	}
-	return nil
-}
-
 // each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present
 // end.
 func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data []byte) error) error {
-	if s.err != nil {
-		return s.err
-	}
 	if s.first != nil {
 		first := s.first
 		s.first = nil
@@ -207,21 +195,12 @@ func Add(sum *market.Credits, amount market.Credits) error {
 	return nil
 }
 
-// Facts calls f with every record and what it speaks of, from the first frame of a time on, or a little
-// before that, up to the first frame of another, in Unix nanoseconds, or until f returns an error or
-// [ErrStop]. It reads the segments of the journal between the two, and before them those that have holds
-// which end there.
-func (s *Source) Facts(ctx context.Context, from, to int64, f func(*ledger.Fact) error) error {
-	if s.err != nil {
-		return s.err
-	}
-	first, err := journal.Since(s.Dir, from)
-	if err != nil {
-		return err
-	}
-	r, err := journal.ReaderAt(s.Dir, first)
+// Facts calls f with every record and what it speaks of, up to the first frame of a time, in Unix nanoseconds,
+// or until f returns an error or [ErrStop].
+func (s *Source) Facts(ctx context.Context, to int64, f func(*ledger.Fact) error) error {
+	r, err := journal.NewReader(s.Dir)
 	if err == nil {
-		reading := s.reading(ctx, first)
+		reading := s.reading(ctx, 1)
 		err = s.span(ctx, r, 0, func(data []byte) error { return reading.Frame(data, before(to, f)) })
 	}
 	return s.walked(err)

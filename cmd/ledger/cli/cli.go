@@ -180,9 +180,6 @@ func only(sources []*inspect.Source, role string) (*inspect.Source, error) {
 	}
 	switch len(fit) {
 	case 0:
-		if err := inspect.Unreadable(sources); err != nil {
-			return nil, err
-		}
 		return nil, fmt.Errorf("no journal of a %s here: name its data directory by --data", role)
 	case 1:
 		return fit[0], nil

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +28,16 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"ledger": func() { os.Exit(Run(context.Background(), "v1 (go)", os.Args[1:], os.Stdout, os.Stderr)) },
 	})
+}
+
+// alone has a script's command write a journal while no other script begins a process: that would have the
+// journal's lock until it runs.
+func alone(f func(*testscript.TestScript, bool, []string)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		f(ts, neg, args)
+	}
 }
 
 func TestScripts(t *testing.T) {
@@ -46,7 +57,7 @@ func TestScripts(t *testing.T) {
 				}
 			},
 			// market DIR ROUNDS [FRAUD]: writes the journals of a hub and the treasury.
-			"market": func(ts *testscript.TestScript, _ bool, args []string) {
+			"market": alone(func(ts *testscript.TestScript, _ bool, args []string) {
 				rounds, err := strconv.Atoi(args[1])
 				ts.Check(err)
 				fraud := ""
@@ -54,8 +65,8 @@ func TestScripts(t *testing.T) {
 					fraud = args[2]
 				}
 				ts.Check(writeMarket(ts.MkAbs(args[0]), rounds, fraud))
-			},
-			"sign": sign, "more": more, "rewrite": rewrite,
+			}),
+			"sign": alone(sign), "more": alone(more), "rewrite": alone(rewrite),
 			// flip FILE PART/PARTS: flips a bit there in the used part of a segment.
 			"flip": func(ts *testscript.TestScript, _ bool, args []string) {
 				path := ts.MkAbs(args[0])

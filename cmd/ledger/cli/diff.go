@@ -49,9 +49,6 @@ func (e *env) diff(ctx context.Context, w io.Writer, paths []string) (same bool,
 	var names []string
 	for i, path := range paths {
 		sources, err := inspect.Open([]string{path}, e.journal)
-		if err == nil {
-			err = inspect.Unreadable(sources)
-		}
 		if err != nil {
 			return false, e.hint(paths, err)
 		}

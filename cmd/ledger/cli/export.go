@@ -109,7 +109,7 @@ func (x *exporter) journal(s *inspect.Source) error {
 		}
 		begun = true
 	}
-	err := s.Facts(x.cmd.Context(), math.MinInt64, x.to, func(fact *ledger.Fact) error {
+	err := s.Facts(x.cmd.Context(), x.to, func(fact *ledger.Fact) error {
 		f, r := fact.Frame, fact.Record
 		switch {
 		case f.Time < x.from:

@@ -53,9 +53,6 @@ closing balance says when they end. -O takes html as well: one page, to be print
 			if err != nil {
 				return err
 			}
-			if err := inspect.Unreadable(sources); err != nil {
-				return err
-			}
 			var shown progress
 			shown.watch(sources)
 			s, err := inspect.State(cmd.Context(), sources, args[0], p)

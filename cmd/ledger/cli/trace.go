@@ -84,9 +84,6 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 		return err
 	}
 	if !found {
-		if err := inspect.Unreadable(sources); err != nil {
-			return err
-		}
 		return fmt.Errorf("no journal here names a task %q: of those that got no slot, a round's record names "+
 			"only such as could have changed its outcome; what a task was refused for stands in its answer", name)
 	}
