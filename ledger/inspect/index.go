@@ -106,9 +106,9 @@ func (s *Source) segment(ctx context.Context, x *journal.Segment, r *run,
 	return brief.Bytes(), nil
 }
 
-// Briefly is [Source.Facts] for who sums up, from the first frame of a time on, or a little before that: facts
-// have what [ledger.ReadBrief] says. It reads the segments of the time, and before them those that have holds
-// which end there. Of a segment that was read so before its file alone is read.
+// Briefly is [Source.Facts] for who sums up, from the first frame of a time on, or a little before that:
+// facts have what [ledger.ReadBrief] says. It reads the segments of the time, and before them those that have
+// holds which end there. Of a segment that was read so before its file alone is read.
 func (s *Source) Briefly(ctx context.Context, from, to int64, f func(*ledger.Fact) error) error {
 	first, err := journal.Since(s.Dir, from)
 	if err != nil {

@@ -40,7 +40,8 @@ type Source struct {
 
 // Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with
 // journal/NAME in it), the directory of several journals, or that of one. Two of one name are refused, since
-// what is in a copy would count twice, and so is one whose first frame cannot be read: nobody knows which it is.
+// what is in a copy would count twice, and so is one whose first frame cannot be read: nobody knows which it
+// is.
 func Open(paths []string, name string) ([]*Source, error) {
 	all, _, err := open(paths, name, false)
 	dirs := map[string]string{}
@@ -195,8 +196,8 @@ func Add(sum *market.Credits, amount market.Credits) error {
 	return nil
 }
 
-// Facts calls f with every record and what it speaks of, up to the first frame of a time, in Unix nanoseconds,
-// or until f returns an error or [ErrStop].
+// Facts calls f with every record and what it speaks of, up to the first frame of a time, in Unix
+// nanoseconds, or until f returns an error or [ErrStop].
 func (s *Source) Facts(ctx context.Context, to int64, f func(*ledger.Fact) error) error {
 	r, err := journal.NewReader(s.Dir)
 	if err == nil {

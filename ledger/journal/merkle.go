@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -31,8 +32,12 @@ type Tree struct {
 	pending []tree.Hash
 	counts  []int64
 	written tree.Head // up to which the files go
-	wrong   bool      // they are: Grow begins anew
+	wrong   bool      // they are, and are made anew
+	anew    bool      // that has begun
 }
+
+// anewFor bounds the time for which one call makes hashes anew: somebody waits for it.
+var anewFor = 50 * time.Millisecond
 
 // flushHashes so many are written at once.
 const flushHashes = 1 << 12
@@ -77,19 +82,22 @@ func (t *Tree) head() tree.Head {
 }
 
 // Grow reads back what was made durable since it was called last, and returns the tree up to the last durable
-// frame. It ends early, with an error, once stop is closed. ErrOther says that the journal is not the one of
-// the checkpoints that are kept.
+// frame. It ends early, with an error, once stop is closed, and where hashes are made anew, which several
+// calls do. ErrOther says that the journal is not the one of the checkpoints that are kept.
 func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	until, _, _ := t.j.Last()
-	pace := pacer(stop)
-	if t.wrong {
+	pace, begun := pacer(stop), time.Now()
+	if t.wrong && !t.anew {
 		t.in, t.frame, t.tree, t.due = nil, 0, tree.Tree{}, t.kept
-		t.pending, t.counts, t.written = nil, nil, tree.Head{}
+		t.pending, t.counts, t.written, t.anew = nil, nil, tree.Head{}, true
 	}
 	for t.frame < until {
 		if err := t.next(until); err != nil {
 			t.in = nil
 			return tree.Head{}, t.failed(err)
+		}
+		if t.anew && time.Since(begun) > anewFor {
+			return tree.Head{}, t.failed(errAnew)
 		}
 		if err := pace(); err != nil {
 			return tree.Head{}, err
@@ -101,7 +109,7 @@ func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	if len(t.due) > 0 {
 		return tree.Head{}, t.failed(t.other(t.due[0], "the journal ends with record %d", t.tree.Size()))
 	}
-	t.wrong = false
+	t.wrong, t.anew = false, false
 	return t.head(), nil
 }
 

@@ -335,6 +335,19 @@ func TestHashesThatAreFoundWrong(t *testing.T) {
 	if ok, err := m.Extends(was.Size, was.Root); !ok || err != nil {
 		t.Errorf("once more: %v, %v", ok, err)
 	}
+	m.wrong = true
+	defer func(was time.Duration) { anewFor = was }(anewFor)
+	anewFor = 0
+	calls, again, err := 1, tree.Head{}, errAnew
+	for ; calls < 100 && errors.Is(err, errAnew); calls++ {
+		again, err = m.Grow(nil)
+	}
+	if err != nil || again != now || calls < 40 {
+		t.Errorf("a call for each frame: %v, %v after %d", again, err, calls)
+	}
+	if ok, err := m.Extends(was.Size, was.Root); !ok || err != nil {
+		t.Errorf("and then: %v, %v", ok, err)
+	}
 	m.Close()
 	j.Close()
 }
