@@ -3,6 +3,7 @@ package compare
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +195,58 @@ func TestFrontier(t *testing.T) {
 	}
 	if ok, err := page.Load(dir, "frontier", &back); !ok || err != nil || len(back) != 1 {
 		t.Errorf("standings read back: %v, %v, %v", back, ok, err)
+	}
+}
+
+// Where nobody says terms what is short of a bar is marked, and where none was asked nothing is.
+func TestBarsWhereNobodySaysTerms(t *testing.T) {
+	world := func(trace string, load float64, longest, work float64) (of []virtual.Row) {
+		for _, rule := range []string{"two-block", "market"} {
+			r := row(trace, rule, []float64{10, 10}, []float64{20, 20})
+			r.Load = load
+			r.All["tasks/s"], r.All["longest"] = virtual.Estimate{Mean: 40}, virtual.Estimate{Mean: 100}
+			if rule == "market" {
+				r.All["p99"], r.All["work"] = virtual.Estimate{Mean: 30}, virtual.Estimate{Mean: work}
+				r.All["share"] = virtual.Estimate{Mean: -0.025}
+				r.All["longest"] = virtual.Estimate{Mean: longest}
+			}
+			of = append(of, r)
+		}
+		return of
+	}
+	said := silent(slices.Concat(world("mtrag", 0.6, 140, 1.1), world("small", 0.9, 160, 1.3),
+		world("rag", 0.9, 160, 1.3), world("quac", 0.6, 200, 1.3)))
+	for _, want := range []string{
+		"| mtrag at 0.60 | **-0.025** | +0.0 % | 1.10 | **1.50** | 1.40 |",
+		"| small at 0.90 | -0.025 | +0.0 % | **1.30** | 1.50 | **1.60** |",
+		"| rag at 0.90 | **-0.025** | +0.0 % | 1.30 | 1.50 | **1.60** |",
+		"| quac at 0.60, shown | -0.025 | +0.0 % | 1.30 | 1.50 | 2.00 |"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	if silent(rows) != "" {
+		t.Error("there is a section of traces that have no bars")
+	}
+}
+
+// Beside the best rule the temper stands with which the market does worst.
+func TestTheWorstTemper(t *testing.T) {
+	tempered := func(rule string, hurried, thrifty float64) virtual.Row {
+		r := row("w", rule, []float64{10, 10, 10}, []float64{20, 20, 20})
+		for i := range r.Seeds {
+			r.Seeds[i].Tempers = []virtual.Group{{Name: "hurried", Welfare: hurried},
+				{Name: "thrifty", Welfare: thrifty}}
+		}
+		return r
+	}
+	m, rival := tempered("market", 9, 11), tempered("greedy", 10, 10)
+	if got := worstTemper(&m, &rival); got[0] != "-10.0 ± 0.0 %, hurried" || got[1] != "**short**" {
+		t.Errorf("%q", got)
+	}
+	m = tempered("market", 9.9, 12)
+	if got := worstTemper(&m, &rival); got[0] != "-1.0 ± 0.0 %, hurried" || got[1] != "holds" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -37,6 +37,7 @@ func (m *Made) Page() *page.Page {
 	if len(standings) > 0 {
 		b.WriteString("\n## How the market stands\n\n" + explained + "\n" + Table(standings))
 	}
+	b.WriteString(silent(m.Rows))
 	b.WriteString("\n## How every rule does\n\n" + everywhereAbout + "\n" + everywhere(m.Rows))
 	b.WriteString("\n## What the columns say\n\n" + columnsAbout + "\n```\n" + virtual.Legend + "```\n")
 	for _, s := range append([]Section{{Rows: m.Rows}}, m.Sections...) {
