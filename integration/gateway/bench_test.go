@@ -36,11 +36,10 @@ func body(more string) string {
 }
 
 func (h *house) client(b testing.TB) *client.Client {
-	cl, err := client.New(client.Config{ID: "dev"}, h.Link().Bus())
+	cl, err := h.Link().Client("dev")
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { cl.Close() })
 	return cl
 }
 
