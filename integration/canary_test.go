@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -68,16 +66,12 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		files[path] = string(bytes.TrimRight(text, "\x00")) // etcd's log takes 64 MB from its first byte on
-		return err
-	})
+	texts, err := bustest.Files(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for path, text := range texts {
+		files[path] = string(text)
 	}
 	files["the log"] = log.String()
 	secrets := map[string]string{"canary-3f9c1": ""} // by whose file it may be in
@@ -190,17 +184,14 @@ func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
 			t.Errorf("the log says: %s", line)
 		}
 	}
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), prompt) {
-			t.Errorf("the prompt is in %s, or %v", path, err)
-		}
-		return nil
-	})
+	texts, err := bustest.Files(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for path, text := range texts {
+		if strings.Contains(string(text), prompt) {
+			t.Errorf("the prompt is in %s", path)
+		}
 	}
 	if !strings.Contains(log.String(), "the engine failed a task") {
 		t.Error("the log does not say that it failed")
