@@ -106,6 +106,11 @@ LAB_BESIDE := virtual cachesage economics forecast gpus hints learned thousand
 # the rest runs without it, and make soak has all of them with it.
 LONG := integration/gateway bus/etcdreg bus/natsbus agentd/vllmsim classifier/serve cmd/ledger/cli ledger/journal
 
+# These start what others' tests show the race detector: a market that stock clients ask, daemons as their mains
+# wire them, markets of processes, which it does not see. make soak has the first of them with it.
+OTHERS := integration/clients cmd/agentd cmd/classifier cmd/gateway cmd/hub cmd/treasury
+LAB_OTHERS := fleet soak
+
 # These compute for long on what the rest of their packages shows the race detector, too: they run without it.
 HEAVY := TestOneEngineOfEightFails TestStopStringsAcrossTheSeam TestAnAnswerGoesOnAtEveryToken
 HEAVY += TestCopiesAtRandom TestAKeyThatTurnsLosesNoBelief TestNobodyLearnsAnothersPrompt
@@ -115,7 +120,9 @@ HEAVY += TestEnginesThatMisbehave TestATaskThatKillsEnginesKillsFew TestATaskLea
 HEAVY += TestMaxTokensOfAnAnswerThatGoesOn TestWhatCannotGoOn TestOldCopiesOfAHub TestOldCopiesOfATreasury
 HEAVY += TestAnOlderHubWhoseTreasuryIsDoubted TestAMonthIsClosedByThePage TestThePictureFitsTheScreen
 HEAVY += TestSumsAreTheSameByTheFilesBesideTheLog TestSumsAreWhatWasPaid TestAQuotaThatIsUsedUpHeals
-HEAVY += TestHalvesOfRequestsAreBounded TestWhoReadsNothingIsCutOff
+HEAVY += TestHalvesOfRequestsAreBounded TestWhoReadsNothingIsCutOff TestAServerOfAnotherKindIsSold
+HEAVY += TestJournalsThatArePutBackTogetherAreNotLed TestACancelAtAnyMomentPaysForThePrompt
+HEAVY += TestQuotesThatAreNone
 HEAVY_IN := integration cmd/souk integration/hostile integration/knowing ledger/inspect bus/embedded
 
 # The longest first, that none of them is waited for alone at the end.
@@ -163,14 +170,14 @@ CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -p 3 -run SideBySide $(addprefix ./,$(4))
 endef
 
 test-race:
-	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST))
+	$(call race,.,souk,$(ALONE) $(OTHERS),$(SIDE),$(LONG),$(FIRST))
 test-plain:
 	$(GO) -C $(ALERTS) $(TEST) .
-	$(call plain,.,$(LONG) $(SIDE) $(ALONE),$(HEAVY_IN))
+	$(call plain,.,$(LONG) $(OTHERS) $(SIDE) $(ALONE),$(HEAVY_IN))
 lab-race:
-	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE) $(LAB_BESIDE),$(LAB_SIDE))
+	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE) $(LAB_BESIDE) $(LAB_OTHERS),$(LAB_SIDE))
 lab-plain:
-	$(call plain,$(LAB),$(LAB_BESIDE) $(LAB_SIDE) $(LAB_ALONE))
+	$(call plain,$(LAB),$(LAB_OTHERS) $(LAB_BESIDE) $(LAB_SIDE) $(LAB_ALONE))
 
 test: ## every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
 ifeq ($(CC_FOUND),)
@@ -201,7 +208,7 @@ soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed 
 	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m -v -run TestForgedOutcomes ./market
 	$(GO) test -count=1 -timeout 30m -run TestAWholeMarketWhateverIsLost ./integration/machines -args -whole.runs 100
 	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestStorm|TestNobodyLearns|TestNothingTells|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone|TestAnInsider|TestInABrowser' ./hub ./cmd/web ./integration/hostile ./integration/gateway ./integration ./integration/machines
-	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -p 4 -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
+	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -p 4 -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN) $(OTHERS)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, two million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...
