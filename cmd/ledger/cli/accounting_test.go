@@ -16,7 +16,6 @@ import (
 
 	"souk/bus/tip"
 	"souk/ledger"
-	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -144,7 +143,7 @@ func TestProgramsOfAccountingTakeAnExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(hub, journal.Config{MinFree: -1})
+	j, err := opened(hub)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func signJournal(data, name string, witnesses int) error {
 			}
 		}
 	}
-	j, err := journal.Open(filepath.Join(data, "journal", name), journal.Config{MinFree: -1})
+	j, err := opened(filepath.Join(data, "journal", name))
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func signJournal(data, name string, witnesses int) error {
 // more DATA ROUNDS: plays more rounds at the hub.
 func more(ts *testscript.TestScript, _ bool, args []string) {
 	data := ts.MkAbs(args[0])
-	j, err := journal.Open(filepath.Join(data, "journal", "hub-maths"), journal.Config{MinFree: -1})
+	j, err := opened(filepath.Join(data, "journal", "hub-maths"))
 	ts.Check(err)
 	defer j.Close()
 	w := &writer{name: "hub-maths", j: j, salts: 100}
@@ -106,7 +106,7 @@ func rewrite(ts *testscript.TestScript, _ bool, args []string) {
 	from, to := ts.MkAbs(args[0]), ts.MkAbs(args[1])
 	frames, err := framesOf(from)
 	ts.Check(err)
-	j, err := journal.Open(to, journal.Config{MinFree: -1})
+	j, err := opened(to)
 	ts.Check(err)
 	defer j.Close()
 	for _, f := range frames {
