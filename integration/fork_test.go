@@ -21,10 +21,7 @@ func TestALongerForkOfAHubIsContradicted(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
 		inStall(t, func(s *stall) {
-			bank := s.treasury(s.dir("treasury"), nil)
-			s.fund("ann", 40*market.Credit)
-			h := s.hub("general", s.dir("general"))
-			s.must("general", "ann")
+			bank, h := s.opened()
 			time.Sleep(12 * time.Second)
 			to := s.copied(s.dir("general"))
 			for range 4 { // within the second before the treasury hears of it

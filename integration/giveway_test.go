@@ -15,10 +15,7 @@ import (
 // right one, and for one that stands by with a journal of its own.
 func TestAnOldCopyKeepsNobodyOut(t *testing.T) {
 	inStall(t, func(s *stall) {
-		s.treasury(s.dir("treasury"), nil)
-		s.fund("ann", 40*market.Credit)
-		h := s.hub("general", s.dir("general"))
-		s.must("general", "ann")
+		_, h := s.opened()
 		old := s.copied(s.dir("general"))
 		s.must("general", "ann")
 		time.Sleep(6 * time.Second) // it speaks
@@ -50,10 +47,7 @@ func TestAnOldCopyKeepsNobodyOut(t *testing.T) {
 // and keeps the leadership. The copy says so once, and does not end.
 func TestADoubtedTreasuryGivesWay(t *testing.T) {
 	inStall(t, func(s *stall) {
-		right := s.treasury(s.dir("treasury"), nil)
-		s.fund("ann", 40*market.Credit)
-		s.hub("general", s.dir("general"))
-		s.must("general", "ann")
+		right, _ := s.opened()
 		old := s.copied(s.dir("treasury"))
 		s.fund("ann", 5*market.Credit)
 		time.Sleep(6 * time.Second) // the hub hears of it
@@ -97,10 +91,7 @@ func TestADoubtedTreasuryGivesWay(t *testing.T) {
 func TestATreasuryThatWaitsGivesWay(t *testing.T) {
 	for _, name := range []string{"the right one comes", "the hub comes back"} {
 		inStall(t, func(s *stall) {
-			right := s.treasury(s.dir("treasury"), nil)
-			s.fund("ann", 40*market.Credit)
-			h := s.hub("general", s.dir("general"))
-			s.must("general", "ann")
+			right, h := s.opened()
 			time.Sleep(6 * time.Second)
 			h.kill()
 			right.kill()
@@ -137,10 +128,7 @@ func TestATreasuryThatWaitsGivesWay(t *testing.T) {
 // they confirmed its journal.
 func TestACopyHearsHubsEachTime(t *testing.T) {
 	inStall(t, func(s *stall) {
-		right := s.treasury(s.dir("treasury"), nil)
-		s.fund("ann", 40*market.Credit)
-		one := s.hub("general", s.dir("general"))
-		s.must("general", "ann")
+		right, one := s.opened()
 		time.Sleep(6 * time.Second)
 		one.kill()
 		two := s.hub("general-b", s.dir("general-b"))
@@ -173,10 +161,7 @@ func TestACopyHearsHubsEachTime(t *testing.T) {
 func TestAHubThatWaitsGivesWay(t *testing.T) {
 	for _, name := range []string{"a copy", "nothing"} {
 		inStall(t, func(s *stall) {
-			bank := s.treasury(s.dir("treasury"), nil)
-			s.fund("ann", 40*market.Credit)
-			right := s.hub("general", s.dir("general"))
-			s.must("general", "ann")
+			bank, right := s.opened()
 			time.Sleep(6 * time.Second)
 			right.kill()
 			bank.kill()
@@ -215,10 +200,7 @@ func TestAHubThatWaitsGivesWay(t *testing.T) {
 func TestATreasuryBesideWhichACopyLed(t *testing.T) {
 	for _, runs := range []bool{true, false} {
 		inStall(t, func(s *stall) {
-			right := s.treasury(s.dir("treasury"), nil)
-			s.fund("ann", 40*market.Credit)
-			h := s.hub("general", s.dir("general"))
-			s.must("general", "ann")
+			right, h := s.opened()
 			time.Sleep(6 * time.Second)
 			right.kill()
 			copied := s.treasury(s.copied(s.dir("treasury")), nil)
@@ -256,10 +238,7 @@ func TestATreasuryBesideWhichACopyLed(t *testing.T) {
 // anything, and sells nothing from then on.
 func TestAHubBesideWhichACopyLed(t *testing.T) {
 	inStall(t, func(s *stall) {
-		bank := s.treasury(s.dir("treasury"), nil)
-		s.fund("ann", 40*market.Credit)
-		right := s.hub("general", s.dir("general"))
-		s.must("general", "ann")
+		bank, right := s.opened()
 		time.Sleep(6 * time.Second)
 		right.kill()
 		copied := s.hub("general", s.copied(s.dir("general")))
@@ -286,10 +265,7 @@ func TestAHubBesideWhichACopyLed(t *testing.T) {
 // contradict. Neither works, and both say what to bring; on the newest journals both do.
 func TestAnOlderHubConfirmsNoTreasury(t *testing.T) {
 	inStall(t, func(s *stall) {
-		bank := s.treasury(s.dir("treasury"), nil)
-		s.fund("ann", 40*market.Credit)
-		h := s.hub("general", s.dir("general"))
-		s.must("general", "ann")
+		bank, h := s.opened()
 		time.Sleep(6 * time.Second)
 		oldHub := s.copied(s.dir("general"))
 		s.must("general", "ann")

@@ -259,6 +259,16 @@ func (s *stall) ask(op string, q bus.FundsRequest) bus.FundsReply {
 	return r
 }
 
+// opened begins a treasury and the hub general, which has served a task of ann's.
+func (s *stall) opened() (bank, hub *process) {
+	s.t.Helper()
+	bank = s.treasury(s.dir("treasury"), nil)
+	s.fund("ann", 40*market.Credit)
+	hub = s.hub("general", s.dir("general"))
+	s.must("general", "ann")
+	return bank, hub
+}
+
 func (s *stall) fund(client string, amount market.Credits) {
 	s.t.Helper()
 	s.tasks++

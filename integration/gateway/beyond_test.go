@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -57,24 +56,14 @@ func beyondAt(t *testing.T, listen string, change func(*gateway.Config)) (at, ke
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := gateway.New(c, gateway.Deps{Bus: world.Bus("gateway"), Registry: registry, Listener: l,
-		TLS: secure, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	<-s.Ready()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+	var s *gateway.Server
+	t.Cleanup(func() { // once it has ended
 		if left := s.Stats().Memory; left != 0 {
 			t.Errorf("%d bytes are still counted", left)
 		}
 	})
+	s, _ = running(t, c, gateway.Deps{Bus: world.Bus("gateway"), Registry: registry, Listener: l,
+		TLS: secure, Log: slog.New(slog.DiscardHandler)})
 	return l.Addr().String(), key
 }
 

@@ -73,23 +73,30 @@ func (h *house) withDeps(l net.Listener, change func(*gateway.Config), as func(*
 	d := gateway.Deps{Bus: b, Registry: h.Registry(), Listener: l, TLS: secure,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	as(&d)
+	s, stop := running(h.t, c, d)
+	same := *h
+	same.at = "http://" + l.Addr().String()
+	return &same, s, stop
+}
+
+// running is a gateway until the test ends, or it is stopped.
+func running(t testing.TB, c gateway.Config, d gateway.Deps) (s *gateway.Server, stop func()) {
+	t.Helper()
 	s, err := gateway.New(c, d)
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	<-s.Ready()
-	h.t.Cleanup(func() {
+	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
-			h.t.Error(err)
+			t.Error(err)
 		}
 	})
-	same := *h
-	same.at = "http://" + l.Addr().String()
-	return &same, s, stop
+	return s, stop
 }
 
 // dial opens a bare connection, and writes to it.

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -35,21 +34,8 @@ func FuzzPort(f *testing.F) {
 	c := gateway.Default()
 	c.ID = "gateway"
 	c.HeaderWithin, c.BodyWithin = 100*time.Millisecond, 100*time.Millisecond
-	s, err := gateway.New(c, gateway.Deps{Bus: world.Bus("gateway"), Registry: registry, Listener: l,
+	running(f, c, gateway.Deps{Bus: world.Bus("gateway"), Registry: registry, Listener: l,
 		Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	<-s.Ready()
-	f.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			f.Error(err)
-		}
-	})
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n"
 	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

@@ -35,32 +35,17 @@ func TestAnOlderCopyBehindTheLock(t *testing.T) {
 		for i := range 4 {
 			killed, late := i&1 > 0, i&2 > 0 // whether the copy was made in the last life
 			dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
-			open := func() *Journal {
-				t.Helper()
-				j, err := Open(dir, Config{MinFree: -1, now: ticking()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { j.Close() })
-				return j
-			}
-			end := func(j *Journal) {
-				if killed {
-					try(t, j.store.Close(), j.home.Close())
-				} else {
-					try(t, j.Close())
-				}
-			}
+			open := func() *Journal { return openTicking(t, dir) }
 			j := open()
 			mustAppend(t, j, still(1))
-			end(j)
+			endLife(t, j, killed)
 			j = open()
 			mustAppend(t, j, still(2))
 			overwrite(t, dir, backup, true)
 			for seq := range uint64(20) { // longer than a tick of the clock by which files change
 				mustAppend(t, j, still(3+seq))
 			}
-			end(j)
+			endLife(t, j, killed)
 			if j = open(); j.Moved() {
 				t.Fatalf("%s, killed %v: nothing was done yet", name, killed)
 			}
@@ -71,18 +56,39 @@ func TestAnOlderCopyBehindTheLock(t *testing.T) {
 			for seq := range uint64(20) {
 				mustAppend(t, j, still(23+seq))
 			}
-			end(j)
+			endLife(t, j, killed)
 			restore(t, backup, dir)
 			j = open()
 			if seq, _, _ := j.Last(); (seq != 2) != late || seq > 22 || !j.Moved() {
 				t.Errorf("%s, killed %v, late %v: a journal of %d frames, of which 42 were written, may be an older "+
 					"copy: %v", name, killed, late, seq, j.Moved())
 			}
-			end(j)
+			endLife(t, j, killed)
 			if j = open(); !j.Moved() {
 				t.Errorf("%s, killed %v, late %v: the next start forgets it", name, killed, late)
 			}
 		}
+	}
+}
+
+// openTicking opens a journal by a clock of the test's own, until the test ends.
+func openTicking(t *testing.T, dir string) *Journal {
+	t.Helper()
+	j, err := Open(dir, Config{MinFree: -1, now: ticking()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+// endLife ends a journal's life as a kill does, or in order.
+func endLife(t *testing.T, j *Journal, killed bool) {
+	t.Helper()
+	if killed {
+		try(t, j.store.Close(), j.home.Close())
+	} else {
+		try(t, j.Close())
 	}
 }
 
@@ -96,33 +102,17 @@ func TestACopyThatWentOnBehindTheLock(t *testing.T) {
 		for _, more := range []uint64{0, 1, 20} {
 			parent := t.TempDir()
 			dir, twin := filepath.Join(parent, "j"), filepath.Join(parent, "twin")
-			open := func(dir string) *Journal {
-				t.Helper()
-				j, err := Open(dir, Config{MinFree: -1, now: ticking()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { j.Close() })
-				return j
-			}
-			end := func(j *Journal) {
-				if killed {
-					try(t, j.store.Close(), j.home.Close())
-				} else {
-					try(t, j.Close())
-				}
-			}
-			j := open(dir)
+			j := openTicking(t, dir)
 			mustAppend(t, j, still(1), still(2))
 			overwrite(t, dir, twin, true)
 			mustAppend(t, j, still(3), still(4))
 			mustAppend(t, j, still(5))
-			end(j)
-			if j = open(dir); j.Moved() {
+			endLife(t, j, killed)
+			if j = openTicking(t, dir); j.Moved() {
 				t.Fatalf("killed %v: nothing was done yet", killed)
 			}
-			end(j)
-			j = open(twin)
+			endLife(t, j, killed)
+			j = openTicking(t, twin)
 			for seq := range 3 + more {
 				f := still(3 + seq)
 				f.Records[0].Salt[0]++ // records of another life have other salts
@@ -130,11 +120,11 @@ func TestACopyThatWentOnBehindTheLock(t *testing.T) {
 			}
 			try(t, j.Close(), os.RemoveAll(filepath.Join(dir, "wal")))
 			overwrite(t, filepath.Join(twin, "wal"), filepath.Join(dir, "wal"), true)
-			if j = open(dir); !j.Moved() {
+			if j = openTicking(t, dir); !j.Moved() {
 				t.Errorf("killed %v: a copy that went on to %d frames is taken for the newest", killed, 5+more)
 			}
-			end(j)
-			if j = open(dir); !j.Moved() {
+			endLife(t, j, killed)
+			if j = openTicking(t, dir); !j.Moved() {
 				t.Errorf("killed %v: the next start forgets it", killed)
 			}
 		}

@@ -119,8 +119,8 @@ type writer struct {
 	batch []ledger.Frame
 }
 
-// opened is a journal that nobody else writes. Where it was closed a moment ago, a process that a script beside
-// this one was starting just then has its lock until that runs.
+// opened is a journal that nobody else writes. Where it was closed a moment ago, a process that a script
+// beside this one was starting just then has its lock until that runs.
 func opened(dir string) (j *journal.Journal, err error) {
 	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		j, err = journal.Open(dir, journal.Config{MinFree: -1})
