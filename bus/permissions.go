@@ -45,9 +45,6 @@ type Permissions struct {
 // as its answer may take, and a client could fill it with these.
 const Inboxes = inboxes + "*.>"
 
-// ServiceName is the name of the doors' service on NATS.
-const ServiceName = "souk"
-
 // MaxUserAgents bounds how many agents one user speaks for: its permissions travel in each connect.
 const MaxUserAgents = 256
 
@@ -65,10 +62,6 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 	case RoleClient:
 		say("{task,quote,cancel,end}."+me, "hub.*.{cancel,feedback}."+me, "agent.*.stream."+me,
 			"piece.*.*."+me, "ledger.balance."+me)
-		for _, verb := range []string{"PING", "INFO", "STATS"} { // what `nats micro` asks
-			p.Publish = append(p.Publish, "$SRV."+verb, "$SRV."+verb+"."+ServiceName,
-				"$SRV."+verb+"."+ServiceName+".*")
-		}
 		hear("{reply,body}."+me+".>", "status.*")
 	case RoleGateway:
 		say("{task,quote,cancel,end}.*."+me, "hub.*.feedback.*."+me, "agent.*.stream."+me,
@@ -77,7 +70,6 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 	case RoleDoor:
 		say("hub.*.{task,quote,cancel,end}."+me, "agent.*.stream."+me, "body.*."+me)
 		hear("task.>", "quote.>", "cancel.>", "end.>", "{reply,piece}."+me+".>", "status.*")
-		p.Subscribe = append(p.Subscribe, "$SRV.>")
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleHub:
 		say("agent.*.{dispatch,call,control}."+ids.Domain, "reply.*.*."+ids.Domain,

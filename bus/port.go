@@ -72,8 +72,6 @@ type Bus interface {
 	// Inbox returns a new subject below InboxOf(Name()), that nobody else uses; answers published to it, or
 	// to tokens below it, reach whoever subscribes to it.
 	Inbox() string
-	// Serve offers a request API, which over NATS can be discovered by $SRV.PING, INFO and STATS.
-	Serve(s Service) (Subscription, error)
 	// Flush returns when the server has seen everything published so far. Where ctx has no deadline, a driver
 	// gives up by one of its own.
 	Flush(ctx context.Context) error
@@ -101,19 +99,6 @@ type Health struct {
 	Connected bool
 	Dropped   int64 // messages lost by slow handlers so far
 	Err       error
-}
-
-// Service describes a discoverable request API (NATS micro). Name takes letters, digits, '-' and '_';
-// Version is a semantic version. An Endpoint without a queue joins the queue "q".
-type Service struct {
-	Name, Version, Description string
-	Endpoints                  []Endpoint
-}
-
-// Endpoint is one subject of a Service. Handle answers by publishing to m.Reply, from any goroutine.
-type Endpoint struct {
-	Name, Subject, Queue string
-	Handle               Handler
 }
 
 // KV is one key of the registry. Rev is the revision of its last change, Create of its creation.

@@ -175,15 +175,17 @@ func openDoor(t *testing.T, m *local.Market, on func(bus.Bus) bus.Bus) {
 // else has the task, and is about to send it to a hub. The server gives it no more, as of one that is silent.
 type stopped struct {
 	bus.Bus
-	serves chan bus.Subscription // tasks may come before Serve returns
+	serves chan bus.Subscription // tasks may come before Subscribe returns
 	once   sync.Once
 	began  chan struct{}
 	goOn   chan struct{}
 }
 
-func (d *stopped) Serve(s bus.Service) (bus.Subscription, error) {
-	sub, err := d.Bus.Serve(s)
-	d.serves <- sub
+func (d *stopped) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription, error) {
+	sub, err := d.Bus.Subscribe(subject, queue, h)
+	if subject == bus.TaskSubject("", "")+">" {
+		d.serves <- sub
+	}
 	return sub, err
 }
 

@@ -194,16 +194,4 @@ func TestQuotesThatAreNone(t *testing.T) {
 	if st := m.Hubs()[0].Stats(); st.Quotes[""] < 10 || st.Dropped > 0 {
 		t.Errorf("the hub's stats: %+v", st.Quotes)
 	}
-	info, err := nc.Request("$SRV.INFO", nil, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var service struct {
-		Endpoints []struct{ Name, Subject string }
-	}
-	if err := json.Unmarshal(info.Data, &service); err != nil || len(service.Endpoints) != 3 ||
-		service.Endpoints[1].Name != "quote" ||
-		!strings.HasPrefix(service.Endpoints[1].Subject, "souk.v1.quote.") {
-		t.Errorf("%v: %s", err, info.Data)
-	}
 }

@@ -97,21 +97,6 @@ func TestRawStream(t *testing.T) {
 	}
 }
 
-func TestTheDoorCanBeDiscovered(t *testing.T) {
-	m := start(t, one)
-	nc := raw(t, m)
-	for _, verb := range []string{"PING", "PING.souk", "INFO", "INFO.souk", "STATS", "STATS.souk"} {
-		reply, err := nc.Request("$SRV."+verb, nil, time.Minute)
-		if err != nil {
-			t.Errorf("$SRV.%s: %v", verb, err)
-			continue
-		}
-		if !strings.Contains(string(reply.Data), `"name":"souk`) {
-			t.Errorf("$SRV.%s: %.200s", verb, reply.Data)
-		}
-	}
-}
-
 // A trace context that the client sends reaches the engine: same trace, whatever parts it passed.
 func TestTraceContextReachesTheEngine(t *testing.T) {
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -53,8 +53,6 @@ func carries(t *testing.T, made func(t *testing.T) network) {
 		{"inboxes", inboxes},
 		{"a slow handler loses messages, and that is told", slowHandler},
 		{"close delivers what is pending", closing},
-		{"a service answers", func(t *testing.T, n network) { served(t, n) }},
-		{"a service ends", serviceStops},
 		{"a cut connection comes back", reconnect},
 		{"close while cut off", closeWhileCut},
 	} {

@@ -128,11 +128,6 @@ func TestBusInProcessWithKeys(t *testing.T) {
 	})
 }
 
-func TestServicesAreFoundWithKeys(t *testing.T) {
-	s, keys := keyed(t, "127.0.0.1:0")
-	discovered(t, sockets{s, map[string]*proxy.Proxy{}, nil, keys})
-}
-
 func creds(t testing.TB) func(path string, err error) natsauth.Source {
 	return func(path string, err error) natsauth.Source {
 		t.Helper()

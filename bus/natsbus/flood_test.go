@@ -39,7 +39,6 @@ func TestAFloodOfQuestionsIsNotKept(t *testing.T) {
 		ids     bus.IDs
 	}{
 		{bus.RoleClient, "souk.v1.task.client", bus.RoleDoor, bus.IDs{Name: "door"}},
-		{bus.RoleClient, "$SRV.PING.souk", bus.RoleDoor, bus.IDs{Name: "door"}},
 		{bus.RoleClient, "souk.v1.ledger.balance.client", bus.RoleTreasury, bus.IDs{Name: "treasury"}},
 		{bus.RoleClient, "souk.v1.hub.math.feedback.client", bus.RoleHub,
 			bus.IDs{Name: "math", Domain: "math"}},

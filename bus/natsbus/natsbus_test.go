@@ -75,10 +75,6 @@ func TestBusOverSockets(t *testing.T) {
 	})
 }
 
-func TestServicesAreFound(t *testing.T) {
-	discovered(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil})
-}
-
 // inProcess connects without sockets, through a wire that can be pulled.
 type inProcess struct {
 	server *embedded.NATS

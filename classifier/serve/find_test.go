@@ -142,13 +142,6 @@ func (l *line) Subscribe(subject, queue string, h bus.Handler) (bus.Subscription
 	return l.Bus.Subscribe(subject, queue, l.slow(h))
 }
 
-func (l *line) Serve(s bus.Service) (bus.Subscription, error) {
-	for i := range s.Endpoints {
-		s.Endpoints[i].Handle = l.slow(s.Endpoints[i].Handle)
-	}
-	return l.Bus.Serve(s)
-}
-
 func (l *line) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	frozen := l.frozen

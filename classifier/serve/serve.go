@@ -113,19 +113,24 @@ func (s *Server) Run(ctx context.Context) error {
 			sub.Stop()
 		}
 	}()
-	for _, l := range []struct {
+	type listening struct {
 		subject string
 		h       bus.Handler
-	}{
-		{bus.StatusSubject("*"), s.onStatus},
-		{bus.ReplySubject(s.c.ID, "*", "*"), s.onReply},
-		{cancelKind + ">", s.onCancel},
-	} {
-		sub, err := s.d.Bus.Subscribe(l.subject, "", l.h)
-		if err != nil {
-			return fmt.Errorf("classifier: subscribe %s: %w", l.subject, err)
+	}
+	hear := func(queue string, all ...listening) error {
+		for _, l := range all {
+			sub, err := s.d.Bus.Subscribe(l.subject, queue, l.h)
+			if err != nil {
+				return fmt.Errorf("classifier: subscribe %s: %w", l.subject, err)
+			}
+			subs = append(subs, sub)
 		}
-		subs = append(subs, sub)
+		return nil
+	}
+	if err := hear("", listening{bus.StatusSubject("*"), s.onStatus},
+		listening{bus.ReplySubject(s.c.ID, "*", "*"), s.onReply},
+		listening{cancelKind + ">", s.onCancel}); err != nil {
+		return err
 	}
 	begun := sign{time.Now(), s.table.Load()}
 	s.since.Store(&begun)
@@ -152,23 +157,18 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	service, err := s.d.Bus.Serve(bus.Service{
-		Name: bus.ServiceName, Version: "1.0.0",
-		Description: "Souk: a market for LLM inference. Send an OpenAI chat or completion body.",
-		Endpoints: []bus.Endpoint{
-			{Name: "task", Subject: taskKind + ">", Queue: "doors", Handle: s.onTask},
-			{Name: "quote", Subject: quoteKind + ">", Queue: "doors", Handle: s.onQuote},
-			{Name: "end", Subject: endKind + ">", Queue: "doors", Handle: s.onEnd},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("classifier: serve: %w", err)
+	shared := len(subs) // from here on: what one of the doors gets
+	if err := hear("doors", listening{taskKind + ">", s.onTask}, listening{quoteKind + ">", s.onQuote},
+		listening{endKind + ">", s.onEnd}); err != nil {
+		return err
 	}
 	s.d.Log.Info("door open", "door", s.c.ID, "hubs", len(s.table.Load().Hubs()))
 	close(s.ready)
 	<-ctx.Done()
 
-	service.Stop()
+	for _, sub := range subs[shared:] {
+		sub.Stop()
+	}
 	s.mu.Lock()
 	inHand := s.desk.Close()
 	s.mu.Unlock()

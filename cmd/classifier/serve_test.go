@@ -111,10 +111,6 @@ func TestServe(t *testing.T) {
 	if reply, _ := answer["reply"].(string); !strings.HasPrefix(reply, "souk.v1.reply.ada.") {
 		t.Errorf("accepted as %v", answer)
 	}
-	if m, err := nc.Request("$SRV.INFO.souk", nil, time.Minute); err != nil ||
-		!strings.Contains(string(m.Data), `"souk.v1.task.\u003e"`) {
-		t.Errorf("it cannot be discovered: %v", err)
-	}
 	stop()
 	select {
 	case c := <-code:

@@ -189,10 +189,9 @@ func (s *servers) floodNATS(ctx context.Context) (p played, err error) {
 	}
 	defer door.Close()
 	answer := make([]byte, 8<<10) // of a few hundred words, given whole
-	_, err = door.Serve(bus.Service{Name: bus.ServiceName, Version: "1.0.0", Endpoints: []bus.Endpoint{
-		{Name: "task", Subject: "souk.v1.task.>", Handle: func(m bus.Msg) {
-			door.Publish(bus.Msg{Subject: m.Reply, Data: answer})
-		}}}})
+	_, err = door.Subscribe("souk.v1.task.>", "doors", func(m bus.Msg) {
+		door.Publish(bus.Msg{Subject: m.Reply, Data: answer})
+	})
 	if err != nil {
 		return
 	}

@@ -107,10 +107,9 @@ func TestAClientFloodsNATS(t *testing.T) {
 	m := open(t)
 	door := m.join(t, bus.RoleDoor, "door")
 	said := make([]byte, 32<<10) // as an answer that is given whole
-	_, err := door.Serve(bus.Service{Name: bus.ServiceName, Version: "1.0.0", Endpoints: []bus.Endpoint{
-		{Name: "task", Subject: "souk.v1.task.>", Handle: func(m bus.Msg) {
-			door.Publish(bus.Msg{Subject: m.Reply, Data: said})
-		}}}})
+	_, err := door.Subscribe("souk.v1.task.>", "doors", func(m bus.Msg) {
+		door.Publish(bus.Msg{Subject: m.Reply, Data: said})
+	})
 	ok(t, err)
 	ok(t, door.Flush(t.Context()))
 	ada := m.join(t, bus.RoleClient, "ada")

@@ -161,14 +161,10 @@ func (f NATS) Run(ctx context.Context) Did {
 			reply := bus.InboxOf(f.Name) + ".x"
 			for ctx.Err() == nil {
 				for range 100 {
-					err := nc.PublishRequest("$SRV.INFO", reply, nil)
-					if err == nil {
-						err = nc.PublishRequest(bus.TaskSubject(f.Name, ""), reply, nil)
-					}
-					if err != nil {
+					if nc.PublishRequest(bus.TaskSubject(f.Name, ""), reply, nil) != nil {
 						return nil
 					}
-					d.asked.Add(2)
+					d.asked.Add(1)
 				}
 				if nc.FlushTimeout(5*time.Second) != nil {
 					return nil
