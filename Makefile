@@ -7,7 +7,7 @@ ARGS       ?=
 FUZZTIME   ?= 10s
 SOAKTIME   ?= 10m
 STREAMTIME ?= 60s
-RUNTIME    ?= 2m
+RUNS       ?= 6
 EVENTTIME  ?= 5m
 COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 PROGRAMS   := $(COMMANDS:%=bin/%)
@@ -197,11 +197,11 @@ test-short: ## the same without the race detector and without what is long; each
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 25m ./fleet
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; a million forged outcomes, counted by kind; 300 markets whose directories are copied at random; 250 journals that an insider rewrites; the web console in Chromium, where there is one; 600 storms over a hub and 100 over a market; what is too long for the race detector in test
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues RUNS (6) times, each on the data of the last; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; a million forged outcomes, counted by kind; 300 markets whose directories are copied at random; 250 journals that an insider rewrites; the web console in Chromium, where there is one; 600 storms over a hub and 100 over a market; what is too long for the race detector in test
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
 	bin/lab soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/lab soak --duration $(SOAKTIME) --outages --policies $(ARGS)
-	bin/souk run --exit --soak $(RUNTIME)
+	for n in $$(seq $(RUNS)); do bin/souk run --exit || exit 1; done
 	$(if $(shell command -v python3),python3 integration/accounting/accept.py bin/ledger $${SOUK_DATA:-souk-data})
 	bin/lab soak --duration $(EVENTTIME) --events
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet

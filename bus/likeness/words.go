@@ -78,27 +78,6 @@ func Span(answer, reference []string) bool {
 	return false
 }
 
-// Rouge is the F1 score of an answer's runs of n words against a reference's (ROUGE-N).
-func Rouge(n int, answer, reference []string) float64 {
-	have := map[string]int{}
-	grams := func(words []string, do func(string)) (count int) {
-		for i := 0; i+n <= len(words); i++ {
-			do(strings.Join(words[i:i+n], " "))
-			count++
-		}
-		return count
-	}
-	of := grams(reference, func(g string) { have[g]++ })
-	same := 0
-	said := grams(answer, func(g string) {
-		if have[g] > 0 {
-			have[g]--
-			same++
-		}
-	})
-	return f1(same, said, of)
-}
-
 // RougeL is the F1 score of the longest run of words that both have in the same order, others in between
 // (ROUGE-L).
 func RougeL(answer, reference []string) float64 {
@@ -115,31 +94,18 @@ func RougeL(answer, reference []string) float64 {
 			before = here
 		}
 	}
-	return f1(row[len(reference)], len(answer), len(reference))
-}
-
-func f1(same, said, of int) float64 {
+	same := row[len(reference)]
 	if same == 0 {
 		return 0
 	}
-	return 2 * float64(same) / float64(said+of)
+	return 2 * float64(same) / float64(len(answer)+len(reference))
 }
 
-// Likeness compares an answer with a reference.
-type Likeness struct {
-	Rouge1, Rouge2, RougeL float64 // F1 scores
-	Span                   float64 // 1: the reference stands in it
-}
-
-// Compare compares an answer with a reference.
-func Compare(answer, reference string) (l Likeness) {
+// Judge says how good an answer is by a reference: 1 where that stands in it, else by ROUGE-L.
+func Judge(answer, reference string) float64 {
 	a, r := Words(answer), Words(reference)
-	l.Rouge1, l.Rouge2, l.RougeL = Rouge(1, a, r), Rouge(2, a, r), RougeL(a, r)
 	if Span(a, r) {
-		l.Span = 1
+		return 1
 	}
-	return l
+	return RougeL(a, r)
 }
-
-// Judge says how good such an answer is: 1 where the reference stands in it, else by ROUGE-L.
-func (l Likeness) Judge() float64 { return max(l.Span, l.RougeL) }

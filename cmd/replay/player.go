@@ -19,8 +19,8 @@ type Answer struct {
 	Result bus.Result
 	TTFT   time.Duration // from asking to the first text, as the client saw it; 0 if there was none
 
-	// how it compares with the answer that was recorded; nil where none was, or it did not end well
-	Likeness *likeness.Likeness
+	// how good it is by the answer that was recorded, 0 to 1; nil where none was, or it did not end well
+	Quality *float64
 }
 
 // Market asks one task and returns when its answer has ended. A refusal is a Result with a code, not
@@ -40,7 +40,7 @@ type Config struct {
 	Arrivals []time.Duration
 	// Turn, if not nil, is called after every turn, from many goroutines.
 	Turn func(d Dialogue, c Client, a Answer)
-	// Judge, if not nil, is called with every answer that has a Likeness, likewise.
+	// Judge, if not nil, is called with every answer that has a Quality, likewise.
 	Judge func(a Answer)
 }
 
@@ -141,8 +141,8 @@ func playOne(ctx context.Context, d Dialogue, i int, cfg Config, market Market) 
 		}
 		a, err := ask(ctx, task, cfg, market, func(a Answer) {
 			if t.Answer != "" && a.Result.Code == "" {
-				l := likeness.Compare(a.Text, t.Answer)
-				if a.Likeness = &l; cfg.Judge != nil {
+				quality := likeness.Judge(a.Text, t.Answer)
+				if a.Quality = &quality; cfg.Judge != nil {
 					cfg.Judge(a)
 				}
 			}

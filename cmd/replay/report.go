@@ -28,8 +28,6 @@ type Report struct {
 	Rounds     []Rounds `json:"rounds"` // by hub
 	RoundSizes []Size   `json:"round_sizes"`
 
-	Forecast *Forecast `json:"forecast,omitempty"` // nil: nothing was written of any
-
 	Judged *Judged `json:"judged,omitempty"` // nil: there was nothing to compare with
 }
 
@@ -37,19 +35,6 @@ type Report struct {
 type Judged struct {
 	Answers int     `json:"answers"`
 	Quality float64 `json:"quality"` // 1 where the recorded one stands in the answer, else by ROUGE-L
-	Rouge1  float64 `json:"rouge_1"`
-	Rouge2  float64 `json:"rouge_2"`
-	RougeL  float64 `json:"rouge_l"`
-	Span    float64 `json:"span"` // share in which the recorded one stands
-}
-
-// Forecast compares the hubs' forecasts of first tokens, from dispatch on, with the measured times.
-type Forecast struct {
-	Tasks    int     `json:"tasks"`
-	Expected float64 `json:"expected_ms"` // mean
-	Came     float64 `json:"came_ms"`     // mean
-	NMAE     float64 `json:"nmae"`        // sum of |expected - came| by the sum of what came
-	Within   float64 `json:"within"`      // share that came in the interval that nine of ten were expected in
 }
 
 // Money is an amount as reports show it.
@@ -125,14 +110,8 @@ func (t *Tally) Report(wall time.Duration, p Played) Report {
 	for _, code := range slices.Sorted(maps.Keys(t.refusals)) {
 		r.Refused = append(r.Refused, Refusals{code, t.refusals[code]})
 	}
-	if n := float64(t.forecasts); n > 0 && t.came > 0 {
-		r.Forecast = &Forecast{Tasks: t.forecasts, Expected: t.expected.Seconds() * 1000 / n,
-			Came: t.came.Seconds() * 1000 / n, NMAE: t.miss.Seconds() / t.came.Seconds(),
-			Within: float64(t.within) / n}
-	}
 	if j := t.judged; j.Answers > 0 {
-		n := float64(j.Answers)
-		r.Judged = &Judged{j.Answers, j.Quality / n, j.Rouge1 / n, j.Rouge2 / n, j.RougeL / n, j.Span / n}
+		r.Judged = &Judged{j.Answers, j.Quality / float64(j.Answers)}
 	}
 	sorted(t.rounds, func(_ string, x *Rounds) { r.Rounds = append(r.Rounds, *x) })
 	for _, n := range slices.Sorted(maps.Keys(t.sizes)) {

@@ -20,13 +20,9 @@ func (r Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "tokens   %s prompt, of which %.1f %% from cache; %s output\n", count(t.Prompt),
 		100*t.Share, count(t.Output))
 	fmt.Fprintf(w, "TTFT     p50 %s, p99 %s, as the clients saw it\n", MS(t.TTFT.P50), MS(t.TTFT.P99))
-	if f := r.Forecast; f != nil {
-		fmt.Fprintf(w, "forecast first tokens after %s in the mean, and they came after %s; off by %.0f %% of "+
-			"that, %.0f %% within their 90 %% interval\n", MS(f.Expected), MS(f.Came), 100*f.NMAE, 100*f.Within)
-	}
 	if j := r.Judged; j != nil {
-		fmt.Fprintf(w, "quality  %.2f on the mean of %d answers, by those that were recorded (ROUGE-1 %.2f, "+
-			"-2 %.2f, -L %.2f)\n", j.Quality, j.Answers, j.Rouge1, j.Rouge2, j.RougeL)
+		fmt.Fprintf(w, "quality  %.2f on the mean of %d answers, by those that were recorded\n",
+			j.Quality, j.Answers)
 	}
 	fmt.Fprintf(w, "paid     %s credits = cost %s to the agents + premiums %s; surplus %s\n",
 		t.Cost+t.Premium, t.Cost, t.Premium, r.Surplus)

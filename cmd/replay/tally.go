@@ -26,10 +26,6 @@ type Tally struct {
 	rounds   map[string]*Rounds
 	sizes    map[int]int
 
-	forecasts            int
-	within               int           // the interval that nine of ten were to be in
-	expected, came, miss time.Duration // sums of first tokens
-
 	judged Judged // sums, over answers that were compared with a recorded one
 }
 
@@ -81,12 +77,9 @@ func (t *Tally) Add(d Dialogue, c Client, a Answer) {
 	if r.Code != "" {
 		t.refusals[r.Code]++
 	}
-	if l := a.Likeness; l != nil {
-		j := &t.judged
-		j.Answers++
-		j.Quality += l.Judge()
-		j.Rouge1, j.Rouge2, j.RougeL = j.Rouge1+l.Rouge1, j.Rouge2+l.Rouge2, j.RougeL+l.RougeL
-		j.Span += l.Span
+	if a.Quality != nil {
+		t.judged.Answers++
+		t.judged.Quality += *a.Quality
 	}
 }
 
@@ -143,17 +136,6 @@ func (t *Tally) AddRound(r *ledger.Round) {
 		x.SlotPrices += a.SlotPrice
 	}
 	x.Welfare += r.Outcome.Welfare
-}
-
-// AddForecast counts what a hub expected of a first token beside when it came.
-func (t *Tally) AddForecast(s ledger.Seen, came time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forecasts++
-	if came >= s.Least && came <= s.Most {
-		t.within++
-	}
-	t.expected, t.came, t.miss = t.expected+s.First, t.came+came, t.miss+(s.First-came).Abs()
 }
 
 // sorted walks a map in the order of its keys.

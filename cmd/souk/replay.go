@@ -100,7 +100,7 @@ same.`,
 				Run: fmt.Sprintf("replay-%x", started.UnixNano()),
 			}
 			if judge {
-				cfg.Judge = func(a replay.Answer) { _ = link.Judge(&a.Result, a.Likeness.Judge()) }
+				cfg.Judge = func(a replay.Answer) { _ = link.Judge(&a.Result, *a.Quality) }
 			}
 			if rate > 0 {
 				for i := range ds {

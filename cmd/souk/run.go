@@ -35,7 +35,6 @@ type runFlags struct {
 	exit        bool
 	concurrency int
 	limit       int
-	soak        time.Duration
 }
 
 func runCommand(s *shared) *cobra.Command {
@@ -63,15 +62,13 @@ is kept, and the next start on it goes on where this one ended. It listens on lo
 	c.Flags().IntVar(&f.limit, "limit", 0,
 		fmt.Sprintf("play only the first so many dialogues (default all; %d with --vllm, whose engines may "+
 			"be slow)", realDialogues))
-	c.Flags().DurationVar(&f.soak, "soak", 0,
-		"play again and again for so long, stopping and starting the market in between, and end")
 	return c
 }
 
 // run is the whole show. What it prints goes to stdout; logs and progress to stderr.
 func run(c *cobra.Command, s *shared, f runFlags) error {
-	if err := atLeast(bound{"limit", float64(f.limit), 0}, bound{"concurrency", float64(f.concurrency), 0},
-		bound{"soak", f.soak.Seconds(), 0}); err != nil {
+	err := atLeast(bound{"limit", float64(f.limit), 0}, bound{"concurrency", float64(f.concurrency), 0})
+	if err != nil {
 		return err
 	}
 	cfg, err := f.load()
@@ -95,9 +92,6 @@ func run(c *cobra.Command, s *shared, f runFlags) error {
 	f.concurrency = cmp.Or(f.concurrency, crowdPerSlot*slots(cfg))
 	show := show{s: s, f: f, out: c.OutOrStdout(), dialogues: ds,
 		opts: local.Options{Dir: s.data, Config: cfg, Log: log, Known: ds}}
-	if f.soak > 0 {
-		return show.soak(c.Context())
-	}
 	return show.once(c.Context())
 }
 
@@ -118,7 +112,6 @@ func (w *show) heading(title, what string) {
 }
 
 func (w *show) once(ctx context.Context) error {
-	w.step = 0
 	begin := time.Now()
 	w.heading("The market", "NATS, etcd, the treasury, the door, the hubs and the agents, all in this "+
 		"process, on loopback.")
@@ -255,21 +248,6 @@ func (w *show) paste(m *local.Market) {
 	w.heading("Your turn", "The market stays up until Ctrl-C. In another terminal:")
 	for _, l := range w.lines(m) {
 		fmt.Fprintln(w.out, "  "+l)
-	}
-}
-
-// soak runs the show again and again, each time on the data of the last.
-func (w *show) soak(ctx context.Context) error {
-	w.f.exit = true
-	end := time.Now().Add(w.f.soak)
-	for n := 1; ; n++ {
-		fmt.Fprintf(w.out, "\n══ soak: run %d, %s left ══\n", n, time.Until(end).Round(time.Second))
-		if err := w.once(ctx); err != nil {
-			return fmt.Errorf("run %d: %w", n, err)
-		}
-		if ctx.Err() != nil || time.Now().After(end) {
-			return nil
-		}
 	}
 }
 
