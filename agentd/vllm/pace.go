@@ -19,7 +19,6 @@ type pace struct {
 	each    time.Duration // for one token of a prompt, until the answer's first token
 	timed   bool          // these two are of prompts of which it is known how much was cached
 	first   time.Duration // from a request to its first token, whatever the prompt
-	newest  time.Time     // when the latest that has a first token was sent; an earlier one without is lost
 	hung    time.Time     // when the server was last found hanging
 	served  kinds         // of which it has had requests
 	novel   int           // requests in hand of others
@@ -63,9 +62,6 @@ func (p *pace) began(now time.Time, after time.Duration, prompt int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = now
-	if sent := now.Add(-after); sent.After(p.newest) {
-		p.newest = sent
-	}
 	p.first = slower(p.first, after)
 	if prompt > 0 && !p.timed {
 		p.slows(after, prompt)

@@ -19,8 +19,7 @@ import (
 //
 // A server hangs if a stream is silent for longer than the server's pace explains, no other stream of it
 // moved for nearly as long, and two readings of its counters, the last at the end of that time, are the same.
-// If the counters move, the stream was preempted or starved, and waits. A request without a first token also
-// ends if later requests have theirs: the server lost it, and it begins anew at another agent at no loss.
+// If the counters move, the stream was preempted or starved, and waits.
 //
 // While the first request of a kind waits for its first token, a silence of all streams may be the engine's,
 // which compiles: it is given firstOfKind.
@@ -98,13 +97,6 @@ func (d *watchdog) look() {
 	switch {
 	case silent < quiet:
 		d.timer.Reset(min(left, quiet-silent))
-	case heard == 0 && d.e.pace.since(&d.e.pace.newest, d.born):
-		if silent < long {
-			d.timer.Reset(min(left, long-silent))
-			return
-		}
-		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered",
-			age.Round(time.Millisecond)))
 	case d.e.pace.since(&d.e.pace.hung, d.born.Add(heard)):
 		d.hung(heard)
 	default:

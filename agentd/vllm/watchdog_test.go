@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,49 +187,5 @@ func TestAHangIsKnownByTheEndOfTheSilence(t *testing.T) {
 	}
 	if len(read) != 2 || read[0] >= suspect || read[1]-read[0] < suspect/5 {
 		t.Errorf("counters were read after %v", read)
-	}
-}
-
-// A request that is never answered while those after it are was lost: it begins anew elsewhere, not after
-// minutes.
-func TestALostRequest(t *testing.T) {
-	var asked, tokens atomic.Int64
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/metrics":
-			fmt.Fprintf(w, "vllm:generation_tokens_total{engine=\"0\"} %d\n", tokens.Add(1))
-		case asked.Add(1) == 2:
-			io.Copy(io.Discard, r.Body) // else the server does not notice that its client leaves
-			<-r.Context().Done()
-		default:
-			w.Header().Set("Content-Type", "text/event-stream")
-			send(w, role, word, finish, done)
-		}
-	}).URL
-	e := engineAt(t, url, func(c *agentd.EngineConfig) {
-		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, 40*time.Millisecond,
-			time.Second
-	})
-	if got := ask(t, e, hello); got.Err != nil {
-		t.Fatal(got.Err)
-	}
-	lost := make(chan error)
-	go func() { lost <- ask(t, e, hello).Err }()
-	for asked.Load() < 2 {
-		runtime.Gosched()
-	}
-	for {
-		select {
-		case err := <-lost:
-			var failed *agentd.EngineError
-			if !errors.As(err, &failed) || !strings.Contains(failed.Error(), "lost the request") {
-				t.Errorf("%v, want a lost request", err)
-			}
-			return
-		default:
-			if got := ask(t, e, hello); got.Err != nil {
-				t.Fatal(got.Err)
-			}
-		}
 	}
 }
