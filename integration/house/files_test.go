@@ -23,6 +23,7 @@ var own = map[string]string{
 	"cmd/souk/auth.go":                 "what is written where a command line says",
 	"cmd/replay/dialogue.go":           "dialogues, named on a command line",
 	"cmd/parts/parts.go":               "logs of parts that it starts",
+	"bus/bustest/files.go":             "a market's files, for tests",
 	"bus/bustest/script/script.go":     "a script, for tests",
 	"bus/bustest/golden/golden.go":     "what a test expects",
 }
