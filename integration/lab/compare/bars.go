@@ -55,17 +55,17 @@ func bars(all [][]virtual.Row) string {
 	if len(cells) == 0 {
 		return ""
 	}
-	return "\n" + barsAbout + page.Table([]string{"world", "asked", "beside the best rule", "", "its worst temper", "",
-		"posted prices aside", ""}, cells)
+	return "\n" + barsAbout + page.Table([]string{"world", "asked", "beside the best rule", "",
+		"its worst temper", "", "posted prices aside", ""}, cells)
 }
 
 const barsAbout = `## Against what was asked
 
 The market is to be worth at most 2 % less than any rule at any load, and more from capacity on: **asked** is
 by how much. Each rule has the value of its knob that turned out best in that world, which nobody knows
-beforehand; posted prices, which are such a value, are left out in the last two columns. **its worst temper**: of callers of one temper, what
-a task is worth under the market beside what it is under the best rule, where that is least; at most 2 % less is
-asked. **open**: the interval tells neither.
+beforehand; posted prices, which are such a value, are left out in the last two columns. **its worst temper**:
+of callers of one temper, what a task is worth under the market beside what it is under the best rule, where
+that is least; at most 2 % less is asked. **open**: the interval tells neither.
 
 `
 
@@ -80,8 +80,8 @@ func judged(is, within, bar float64, once bool) string {
 	return "open"
 }
 
-// worstTemper says of callers of which temper the market does worst beside a rule, a task, and whether that is
-// as much as was asked; nothing where callers have none.
+// worstTemper says of callers of which temper the market does worst beside a rule, a task, and whether that
+// is as much as was asked; nothing where callers have none.
 func worstTemper(m, rule *virtual.Row) []string {
 	name, least := "", virtual.Estimate{}
 	for k := range m.Seeds[0].Tempers {
@@ -103,13 +103,13 @@ func worstTemper(m, rule *virtual.Row) []string {
 		judged(least.Mean, least.Within, -2, len(m.Seeds) == 1)}
 }
 
-// atMost are bars of a trace on which nobody says terms: by how much less of the prompt tokens may be found in
-// caches than under two-block, and by the mean how much the busiest engine may compute; 0: whatever it is.
+// atMost are bars of a trace on which nobody says terms: by how much less of the prompt tokens may be found
+// in caches than under two-block, and how many times the mean the busiest engine may compute; 0: any.
 var atMost = map[string]struct{ share, work float64 }{
 	"mtrag": {0.02, 1.2}, "crowd": {0.02, 1.2}, "rag": {0.02, 0}, "slow": {0.02, 0}, "small": {0.03, 1.2}}
 
-// silent makes a section of the worlds where nobody says terms: what the market has beside two-block, and what
-// of that is short of what was asked.
+// silent makes a section of the worlds where nobody says terms: what the market has beside two-block, and
+// what of that is short of what was asked.
 func silent(rows []virtual.Row) string {
 	var cells [][]string
 	any := false
@@ -149,8 +149,8 @@ func silent(rows []virtual.Row) string {
 	if !any {
 		return ""
 	}
-	return "\n" + silentAbout + page.Table([]string{"world", "share, more", "tasks a second, more", "work, max/mean",
-		"p99, times", "longest, times"}, cells)
+	return "\n" + silentAbout + page.Table([]string{"world", "share, more", "tasks a second, more",
+		"work, max/mean", "p99, times", "longest, times"}, cells)
 }
 
 const silentAbout = `## Where nobody says terms
