@@ -209,13 +209,13 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
 
 Asked, and where it stands (` + "`make lint`" + ` and ` + "`make bench`" + ` measure size and speed, [bench.md](bench.md)
 has the history; ` + "`lab crowd`" + ` and ` + "`lab economics`" + ` the rest). What is asked where nobody says terms holds:
-[crowd](crowd.md#where-nobody-says-terms).
+[crowd](crowd.md).
 
 * **Welfare** at capacity and beyond, beside the best price that could have been posted: the first table says by how
   much it is short, and what was tried stands above. On the mixed fleet it is above every rule that posts no price by
   as much as was asked, but nobody told such a rule what to post. Two speeds at 1.1 of capacity: short of all rules.
 * **In each temper** as much as under the best rule, less 2 %: the same table has the temper that does worst, beside the
-  rule that is best in sum. Whom a second costs least waits longest in a plan, and under such a rule it may not.
+  rule that is best in sum.
 * **Lies over many rounds** gain 2 % at most but for the thrifty at a tenth too much: 6.9 +- 2.3 % who say half their
   patience, 7.3 +- 3.1 % twice as dear a second, 5.7 +- 3.0 % worth half more. It was 4 to 5 % while tolls left off
   what is common also where tasks are refused. ` + "`market/doc.go`" + ` has the reason.
