@@ -45,13 +45,6 @@ func (n *Node) Stats() Stats {
 	s.Open, s.Waiting = n.admission.Open(), n.Queue.Waiting()
 	s.Holds, _ = n.settle.Kept()
 	s.Policies = n.Policies.States(n.turn.Now())
-	s.Owed = n.Policies.Owed(func(yield func(client string) bool) {
-		for t := range n.Queue.All {
-			if !t.Own() && !yield(t.Client()) {
-				return
-			}
-		}
-	})
 	tasks, caches := 0, 0 // tokens of tasks that run and wait, and that caches have room for
 	for _, a := range n.fleet.All() {
 		if a.Joined() {

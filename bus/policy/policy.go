@@ -138,8 +138,7 @@ const (
 	Pair ItemKind = 1 + iota // a session's turn, on Agent: it loses if it goes elsewhere
 	// the shared beginning of Role's prompts, in the cache of Agent: it loses its blocks
 	Anchor
-	Tail  // the rest of Session's prompts there: the same
-	Share // of Client in all slots: seconds of a slot that it was owed and did not have
+	Tail // the rest of Session's prompts there: the same
 )
 
 // Item is a thing for a policy to score.

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -195,40 +193,4 @@ func Named(r *market.Round, by ...[]ledger.Set) (all []ledger.Set) {
 		barred[s.Task]++
 		return !in[[2]string{s.Task}] || barred[s.Task] > market.MaxShown
 	})
-}
-
-// Owed is a client's deficit: it wanted and was due so many seconds of slots of late, and did not have them.
-type Owed struct {
-	Client  string
-	Seconds float64
-}
-
-// mostOwed bounds the clients that are named with their deficits.
-const mostOwed = 8
-
-// Owed asks the policy of [Place] what clients are owed whose tasks wait, and names those that are owed most.
-func (r *Room) Owed(waiting iter.Seq[string]) (all []Owed) {
-	guard := r.Of(Place)
-	if !guard.On(r.turn.Now()) {
-		return nil
-	}
-	var items []policy.Item
-	seen := map[policy.ID]bool{}
-	for client := range waiting {
-		if id := policy.IDOf(client); !seen[id] {
-			seen[id] = true
-			items = append(items, policy.Item{Kind: policy.Share, Client: id})
-			all = append(all, Owed{Client: client})
-		}
-	}
-	owed := make([]float64, len(items))
-	guard.Score(r.turn.Now(), items, owed)
-	for i := range all {
-		all[i].Seconds = owed[i]
-	}
-	all = slices.DeleteFunc(all, func(o Owed) bool { return o.Seconds <= 0 })
-	slices.SortFunc(all, func(a, b Owed) int {
-		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Client, b.Client))
-	})
-	return all[:min(len(all), mostOwed)]
 }

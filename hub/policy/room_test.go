@@ -89,8 +89,7 @@ func TestARoundIsJudged(t *testing.T) {
 	}
 	r = judging{Room: r.Room}
 	r.Hosted = policy.Hosted[Hook]{}
-	if got := r.judges(2); got.barred != nil || len(r.Sets()) > 0 || got.offers[1].Extra != 0 ||
-		len(r.Owed(slices.Values([]string{"ann"}))) > 0 {
+	if got := r.judges(2); got.barred != nil || len(r.Sets()) > 0 || got.offers[1].Extra != 0 {
 		t.Error("nobody is asked, and has a say")
 	}
 }
@@ -152,33 +151,6 @@ func TestWishes(t *testing.T) {
 	a.wants, *busy, x.Draining = []policy.Effect{e}, false, true
 	if got := second(); got != nil || !x.Next().IsZero() {
 		t.Errorf("the hub is stopping, and %+v is wanted", got)
-	}
-}
-
-// Of those who wait the clients that are owed most are named, each once.
-func TestWhoIsOwed(t *testing.T) {
-	var l listener
-	asked := 0
-	l.score = func(i policy.Item) float64 {
-		asked++
-		for k, client := range []string{"ann", "bob", "cid"} {
-			if i.Kind == policy.Share && i.Client == policy.IDOf(client) {
-				return float64(k)
-			}
-		}
-		return 7
-	}
-	r, _, _ := newRoom(&l)
-	got := r.Owed(slices.Values([]string{"ann", "cid", "bob", "bob", "cid"}))
-	if want := []Owed{{"cid", 2}, {"bob", 1}}; !slices.Equal(got, want) || asked != 3 {
-		t.Errorf("%+v, asked %d times; want %+v", got, asked, want)
-	}
-	many := make([]string, 20)
-	for i := range many {
-		many[i] = string(rune('k' + i))
-	}
-	if got := r.Owed(slices.Values(many)); len(got) != mostOwed || got[0].Client != "k" {
-		t.Errorf("%+v", got)
 	}
 }
 

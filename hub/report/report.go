@@ -9,7 +9,6 @@ import (
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/admission"
-	"souk/hub/policy"
 	"souk/hub/quality"
 	"souk/hub/regime"
 	"souk/hub/settle"
@@ -36,7 +35,6 @@ type Stats struct {
 	Faults   int64 // what must not happen and did
 
 	Policies []runtimepolicy.State // runtime policies, by where they are asked
-	Owed     []policy.Owed         // clients that wait, by the policy that shares slots
 
 	Open, Waiting, Holds int // now
 	Regime               regime.Stats

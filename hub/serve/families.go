@@ -68,9 +68,7 @@ var (
 		"taken.")
 	hubRho = families.Gauge("souk_hub_rho", "Tokens of tasks that run and wait, by those that the agents' caches have "+
 		"room for.")
-	hubSlowdown = families.Gauge("souk_hub_slowdown", "Times to first tokens by what idle agents take, the mean of late.")
-	hubOwed     = families.Gauge("souk_hub_owed_seconds", "Of the client whom the policy that shares slots owes most: "+
-		"seconds of a slot that it was due and did not have.")
+	hubSlowdown    = families.Gauge("souk_hub_slowdown", "Times to first tokens by what idle agents take, the mean of late.")
 	hubPoliciesOff = families.Gauge("souk_hub_policies_off", "Runtime policies that are off for a while.")
 
 	hubRejected = families.Counter("souk_hub_rejected_total", "Messages that meant nothing to the hub.")
@@ -140,11 +138,6 @@ func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Totals) {
 	say(hubTemperature, st.Regime.Temperature)
 	say(hubRho, st.Regime.Rho)
 	say(hubSlowdown, st.Regime.Slowdown)
-	most := 0.0
-	for _, o := range st.Owed {
-		most = max(most, o.Seconds)
-	}
-	say(hubOwed, most)
 	off := 0
 	for _, p := range st.Policies {
 		if p.Why != "" {

@@ -14,7 +14,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/metrics"
-	"souk/hub/policy"
 	"souk/hub/report"
 	"souk/ledger"
 	"souk/market"
@@ -95,16 +94,15 @@ func TestSeriesOfAThousandAgents(t *testing.T) {
 	}
 }
 
-// How full the domain is, is shown as the hub has it; of what clients are owed, the most.
+// How full the domain is, is shown as the hub has it.
 func TestGauges(t *testing.T) {
 	st := crowd(3, 1)
 	st.Regime.Level, st.Regime.Temperature, st.Regime.Rho = 2, 0.8, 0.5
-	st.Owed = []policy.Owed{{Seconds: 2}, {Seconds: 7}, {Seconds: 3}}
 	got := map[string]float64{}
 	sayAll(func(f *metrics.Family, v float64, _ ...string) { got[f.Name] += v }, false, st, ledger.Totals{})
 	for name, want := range map[string]float64{
 		"souk_hub_saturation_state": 2, "souk_hub_router_temperature": 0.8, "souk_hub_rho": 0.5,
-		"souk_hub_owed_seconds": 7, "souk_hub_leading": 0, "souk_hub_agents": 3,
+		"souk_hub_leading": 0, "souk_hub_agents": 3,
 	} {
 		if v, there := got[name]; !there || v != want {
 			t.Errorf("%s is %v (there: %v), want %v", name, v, there, want)

@@ -31,11 +31,10 @@ type Fair struct {
 	since   int       // events since
 }
 
-// client tracks one client, in 24 bytes.
+// client tracks one client.
 type client struct {
 	running, waiting int32   // its tasks
 	most             float32 // that it had of both, which fades
-	short            float32 // seconds of slots that it wanted, was owed, and did not have, which fade
 	at               int64   // nanoseconds: when these were last looked at
 }
 
@@ -44,8 +43,6 @@ const (
 	mostClients = 1 << 14
 	// what a client had at the most is half of that so much later: pauses of people and of tools are shorter
 	fades = 20 * time.Second
-	// and of what it was owed
-	forgives = 10 * time.Minute
 	// below that a client is not reckoned with
 	least = 0.5
 )
@@ -94,11 +91,6 @@ func (f *Fair) look(c *client, now int64) {
 	if passed == 0 {
 		return
 	}
-	c.short *= half(passed, forgives)
-	if c.waiting > 0 && f.of > 0 { // by what all want now: nobody may have asked since
-		owed := min(float64(c.running+c.waiting), f.share(now, f.of)) - float64(c.running)
-		c.short += float32(max(0, owed) * min(passed, 3600))
-	}
 	c.most = max(float32(c.running+c.waiting), c.most*half(passed, fades))
 }
 
@@ -132,7 +124,7 @@ func (f *Fair) share(now int64, slots int) float64 {
 	for id, c := range f.clients.All() {
 		if most := c.mostBy(now); most >= least {
 			f.wants = append(f.wants, float64(most))
-		} else if c.short < 1 { // nothing is left of it
+		} else { // nothing is left of it
 			f.clients.Drop(id)
 		}
 	}
@@ -151,17 +143,10 @@ func (f *Fair) share(now int64, slots int) float64 {
 }
 
 // Score implements policy.Policy: of a pair of a task whose client has its share, or will have with those of
-// its tasks that came before this, it says that the task stays out of the round; of a share, how many seconds
-// of slots a client wanted and was owed, and did not have.
+// its tasks that came before this, it says that the task stays out of the round.
 func (f *Fair) Score(now time.Time, i policy.Item) float64 {
 	c := f.clients.Peek(i.Client)
-	switch {
-	case c == nil:
-		return 0
-	case i.Kind == policy.Share:
-		passed := time.Duration(max(0, now.UnixNano()-c.at)).Seconds()
-		return float64(c.short * half(passed, forgives))
-	case i.Kind != policy.Pair:
+	if c == nil || i.Kind != policy.Pair {
 		return 0
 	}
 	if float64(int(c.running)+i.Before+1) > f.share(now.UnixNano(), int(f.running)+i.Free) {

@@ -25,10 +25,6 @@ func (t *town) all(client policy.ID, n int, kinds ...policy.EventKind) {
 	}
 }
 
-func (t *town) short(client policy.ID) float64 {
-	return t.Score(t.now, policy.Item{Kind: policy.Share, Client: client})
-}
-
 func (t *town) held(client policy.ID, before, free int) bool {
 	return t.Score(t.now, policy.Item{Kind: policy.Pair, Client: client, Before: before, Free: free}) ==
 		policy.Hold
@@ -87,36 +83,6 @@ func TestAFloodHasWhatIsLeft(t *testing.T) {
 		if y.held(1+c, 9, 30) || !y.held(1+c, 10, 30) {
 			t.Errorf("client %d of three floods does not get 10 of 30 slots", 1+c)
 		}
-	}
-	if x.short(2) != 0 || y.short(1) != 0 {
-		t.Error("who has what it wants is owed nothing")
-	}
-	y.now = y.now.Add(2 * time.Second)
-	y.all(1, 1, policy.Arrived)
-	if got := y.short(1); got != 20 {
-		t.Errorf("two seconds without its ten slots are %v", got)
-	}
-}
-
-// What a client was owed is forgiven by and by, and does not grow without end: whoever waits for years for
-// four slots is owed less than an hour of them.
-func TestWhatIsOwedFades(t *testing.T) {
-	x := town{New(), start}
-	x.all(1, 50, policy.Arrived)
-	x.all(2, 50, policy.Arrived)
-	x.held(1, 0, 8)
-	for range 20_000 {
-		x.now = x.now.Add(time.Minute)
-		x.all(1, 1, policy.Arrived)
-		x.all(2, 1, policy.Arrived)
-	}
-	most := x.short(1)
-	if most < 3000 || most > 4*3600 {
-		t.Errorf("after two weeks it is owed %v seconds", most)
-	}
-	x.now = x.now.Add(forgives)
-	if got := x.short(1); got < 0.49*most || got > 0.51*most {
-		t.Errorf("%v after half of it is forgiven: %v", most, got)
 	}
 }
 
@@ -216,37 +182,6 @@ func TestForgottenClientsRunNothing(t *testing.T) {
 	tell(policy.Placed, 7)
 	if f.running != 1 {
 		t.Errorf("%d run where one does", f.running)
-	}
-}
-
-// What a client is owed is half ten minutes later, also where it had gone meanwhile.
-func TestWhoComesBackIsStillOwed(t *testing.T) {
-	f, at := New(), time.Unix(1000, 0)
-	hear := func(k policy.EventKind, c, a policy.ID) {
-		f.Observe(policy.Event{Kind: k, At: at, Client: c, Agent: a})
-	}
-	owed := func() float64 { return f.Score(at, policy.Item{Kind: policy.Share, Client: 1}) }
-	hear(policy.Arrived, 1, 0)
-	for range 8 {
-		hear(policy.Arrived, 2, 0)
-		hear(policy.Placed, 2, 9)
-	}
-	f.Score(at, policy.Item{Kind: policy.Pair, Client: 1})
-	at = at.Add(300 * time.Second)
-	hear(policy.Failed, 1, 0)
-	before := owed()
-	if before < 100 {
-		t.Fatalf("it is owed %.0f s of a slot", before)
-	}
-	for range 600 {
-		at = at.Add(time.Second)
-		hear(policy.Arrived, 2, 0)
-	}
-	for range 3 {
-		hear(policy.Arrived, 1, 0)
-		if got := owed(); got < 0.49*before || got > 0.51*before {
-			t.Errorf("ten minutes later it is owed %.1f s, and was %.1f", got, before)
-		}
 	}
 }
 
