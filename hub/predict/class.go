@@ -137,7 +137,6 @@ func (c *Class) fit() {
 	c.Token = c.tokens()
 
 	c.Weight, c.Active = c.seen(func(e *evidence) float64 { return e.Line.weight() + e.Gone })
-	c.settle()
 	// What was not seen at all is as assumed for good.
 	weight := assuming * max(0.01, c.left(c.Weight, c.Active))
 	c.credit()
@@ -340,24 +339,4 @@ func (c *Class) differ() (any bool) {
 	// answers.
 	c.Shrinks = min(max(within/max(between, 1e-9), leastPrior), mostPrior)
 	return any
-}
-
-// settle lets the class follow most of its answering members if they drifted, and forgets the others' past.
-func (c *Class) settle() {
-	moved := 0
-	for _, m := range c.members {
-		if m.Moved {
-			moved++
-		}
-	}
-	if 2*moved < c.Active || c.Active == 2 { // of two nobody knows who is as the class is
-		return
-	}
-	for _, m := range c.members {
-		if !m.Moved {
-			m.Seen.forget(1) // it was forecast by what the class was, or the others would not be most
-		}
-		m.Moved = false
-	}
-	c.rest.mute()
 }

@@ -47,7 +47,13 @@ func (m *Means) turned(times float64) {
 	m.Seen.Line.follow(&m.Anchor)
 	m.Moved = true
 	m.class.Since = max(m.class.Since, m.class.Every) // it is fitted anew
-	if m.class.Active <= 2 {
+	moved := 0
+	for _, other := range m.class.members {
+		if other.Moved {
+			moved++
+		}
+	}
+	if 2*moved >= m.class.Active {
 		m.class.rest.mute()
 	}
 }
