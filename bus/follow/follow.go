@@ -22,10 +22,12 @@ type Follower struct {
 	Set    func(bus.KV)     // a key is there, or has another value
 	Gone   func(key string) // a key that was there is no longer
 	Synced func()           // what was there when the watch began, or began again, has been told
-	Tick   func()           // every Every, between the others, whether or not the registry answers
-	Every  time.Duration    // 0: never
-	Asked  func(error)      // hears whether the registry answers; it is asked again; nil: it is logged
-	Log    *slog.Logger     // nil: slog.Default
+	// what comes here is called once all that the registry has from then on has been read and told
+	Anew  <-chan func()
+	Tick  func()        // every Every, between the others, whether or not the registry answers
+	Every time.Duration // 0: never
+	Asked func(error)   // hears whether the registry answers; it is asked again; nil: it is logged
+	Log   *slog.Logger  // nil: slog.Default
 }
 
 // again is the mean pause before a registry that does not answer is asked again.
@@ -44,24 +46,25 @@ func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
 		tick = t.C
 	}
 	for ctx.Err() == nil {
-		w.watch(ctx, r, tick)
-		w.pause(ctx, tick)
+		if !w.watch(ctx, r, tick) {
+			w.pause(ctx, tick)
+		}
 	}
 }
 
-// watch asks the registry once, and takes what comes of that.
-func (w *watch) watch(ctx context.Context, r bus.Registry, tick <-chan time.Time) {
+// watch asks the registry once, and takes what comes of that. It reports whether to ask again at once.
+func (w *watch) watch(ctx context.Context, r bus.Registry, tick <-chan time.Time) (again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	events, err := r.Watch(ctx, w.key)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	if w.asked(err); err != nil {
-		return
+		return false
 	}
 	w.named = map[string]bool{}
-	w.follow(ctx, events, tick)
+	return w.follow(ctx, events, tick)
 }
 
 // watch is the state of Run.
@@ -70,6 +73,7 @@ type watch struct {
 	f       Follower
 	there   map[string]int64 // revision by key
 	named   map[string]bool  // by a watch before its first Synced; nil after that
+	anew    func()           // to be called at the end of the state that the next watch sends; nil: nothing
 	trouble Trouble
 }
 
@@ -82,19 +86,21 @@ func (w *watch) asked(err error) {
 		"the registry is out of reach: what is known is kept", "the registry answers again", "err", err)
 }
 
-// follow takes events until there are no more.
-func (w *watch) follow(ctx context.Context, events <-chan bus.Event, tick <-chan time.Time) {
+// follow takes events until there are no more, or the state is to be read anew.
+func (w *watch) follow(ctx context.Context, events <-chan bus.Event, tick <-chan time.Time) (anew bool) {
 	for {
 		select {
 		case e, ok := <-events:
 			if !ok {
-				return
+				return false
 			}
 			w.take(e)
+		case w.anew = <-w.f.Anew:
+			return true
 		case <-tick:
 			w.f.Tick()
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -113,6 +119,10 @@ func (w *watch) take(e bus.Event) {
 		}
 		if w.f.Synced != nil {
 			w.f.Synced()
+		}
+		if w.anew != nil {
+			w.anew()
+			w.anew = nil
 		}
 	case e.Deleted:
 		w.gone(e.Key)
@@ -147,6 +157,8 @@ func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
 	for {
 		select {
 		case <-t.C:
+			return
+		case w.anew = <-w.f.Anew:
 			return
 		case <-tick:
 			w.f.Tick()

@@ -94,6 +94,72 @@ func expect(t *testing.T, got, want string) {
 	}
 }
 
+// Who asks for it has the state read anew, however little the watch tells, and is called once all of it has
+// been told; while the registry is away, once it is back.
+func TestRunReadsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world := membus.New(1)
+		r, other := world.Registry(), world.Registry()
+		ctx, stop := context.WithCancel(t.Context())
+		ok(t, other.Put(ctx, "/w/a", []byte("1")))
+		ok(t, other.Put(ctx, "/w/b", []byte("1")))
+		var all lines
+		anew := make(chan func())
+		f := all.follower()
+		f.Anew = anew
+		done := make(chan bool)
+		deaf := &deaf{Registry: r}
+		go func() { follow.Run(ctx, deaf, "/w/", f); close(done) }()
+		synctest.Wait()
+		expect(t, all.take(), "+/w/a=1 +/w/b=1 .")
+		deaf.hears = true
+		ok(t, other.Delete(ctx, "/w/b"))
+		ok(t, other.Put(ctx, "/w/c", []byte("1")))
+		synctest.Wait()
+		expect(t, all.take(), "") // of a connection that stands still
+		anew <- func() { all.out = append(all.out, "anew") }
+		synctest.Wait()
+		expect(t, all.take(), "+/w/c=1 -/w/b . anew")
+		r.Cut()
+		ok(t, other.Delete(ctx, "/w/c"))
+		anew <- func() { all.out = append(all.out, "anew") }
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		expect(t, all.take(), "")
+		r.Heal()
+		synctest.Wait()
+		expect(t, all.take(), "-/w/c . anew")
+		stop()
+		<-done
+	})
+}
+
+// deaf is a registry whose watches tell nothing after the state with which they begin, until it hears.
+type deaf struct {
+	bus.Registry
+	hears bool
+}
+
+func (d *deaf) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
+	events, err := d.Registry.Watch(ctx, prefix)
+	if err != nil || d.hears {
+		return events, err
+	}
+	out := make(chan bus.Event)
+	go func() {
+		defer close(out)
+		for synced := false; !synced; {
+			e := <-events
+			out <- e
+			synced = e.Synced
+		}
+		for range events {
+			// nobody is told
+		}
+	}()
+	return out, nil
+}
+
 // flaky is a registry whose watches fail and end at any moment.
 type flaky struct {
 	bus.Registry

@@ -178,6 +178,9 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 		}
 		s.label(t, a.of, &about, asked.Tags)
 	}
+	if err := s.awake.await(r.Context()); err != nil { // its body may have been long in coming
+		return nil, err
+	}
 	return s.enter(a, room)
 }
 

@@ -43,6 +43,7 @@ type Server struct {
 	c     Config
 	d     Deps
 	keys  *keyring
+	awake *awake
 	items *items
 	lines *sight.Lines
 	ready chan struct{}
@@ -109,7 +110,7 @@ func New(c Config, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log),
+	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
 		lines: sight.NewLines(d.Log, c.Requests),
 		ready: make(chan struct{}),
 		hubs:  map[string]heard{}, open: map[*answer]struct{}{},
@@ -173,13 +174,14 @@ func (s *Server) Run(ctx context.Context) error {
 				s.items.forget(bus.LastElement(key))
 				s.revoked()
 			},
-			Synced: known, Log: s.d.Log, Every: lookEvery,
+			Synced: known, Anew: s.awake.anew, Log: s.d.Log, Every: lookEvery,
 			Tick: func() {
 				s.revoked()
 				s.items.expired(time.Now())
 			},
 		})
 	}()
+	go s.awake.run(life)
 	select {
 	case <-synced:
 	case <-ctx.Done():

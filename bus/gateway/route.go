@@ -167,6 +167,9 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 	if own := r.Header[ownKey]; len(own) > 0 && own[0] != "" && own[0] != secretOf(r) {
 		return nil, refuse(openai.CodeInvalidKey, "headers Authorization and X-Api-Key have different keys: send one")
 	}
+	if err := s.awake.await(r.Context()); err != nil {
+		return nil, err
+	}
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok && c.stranger {
 		return nil, refuse(openai.CodeNoEndpoint, "this address speaks without TLS, and therefore to its proxies "+
 			"alone (gateway.proxies): ask by one of them, and take another key if it matters who saw this one")
