@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"sync"
@@ -25,7 +26,7 @@ type part struct {
 
 	again bool     // it was held back before
 	why   *refusal // then: with which words
-	doubt error    // what was said when nobody knew what became of it
+	doubt error    // what was said when nobody knew what became of it; nil: that is known
 	asked int      // how often it was sent again since
 
 	over atomic.Bool // nothing of it is of any use any more, or until it is asked for again
@@ -116,21 +117,22 @@ func (p *part) drop() {
 func (p *part) begin() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.a.givenUp() && p.doubt != nil:
+	left := p.a.givenUp()
+	switch late := p.again && p.a.late(time.Now()); {
+	case (left || late) && p.doubt != nil:
 		p.fail(p.doubt)
 		return true
-	case p.a.givenUp():
+	case left:
 		p.fail(errLeft)
 		return true
-	case p.again && p.a.late(time.Now()):
+	case late:
 		p.fail(p.why)
 		return true
 	}
 	p.over.Store(false)
 	stream, err := p.a.payer.Begin(p.a.asked.Tasks[p.i], p.news)
 	if err != nil {
-		p.fail(err)
+		p.fail(cmp.Or(p.doubt, err))
 		return true
 	}
 	p.stream = stream
@@ -181,6 +183,8 @@ func (p *part) verdict() bool {
 	case err != nil:
 		if p.doubt != nil && bus.CodeOf(err).Unsaid() {
 			err = p.doubt // as it was
+		} else {
+			p.doubt = nil
 		}
 		if !p.holdBack(err) && !p.askAgain(err) {
 			p.fail(err)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,40 @@ func TestATaskInDoubtIsLeft(t *testing.T) {
 		synctest.Wait()
 		if got := n.Load(); got != 1 {
 			t.Errorf("sent %d times", got)
+		}
+	})
+}
+
+// A task that was held back for want of money, and of which nobody then knows what became, is in doubt all the
+// same once its deadline is over. What is said of it for certain ends the doubt.
+func TestATaskInDoubtWasHeldBack(t *testing.T) {
+	onStage(t, small, func(t *testing.T, st *stage) {
+		for _, c := range []struct {
+			name    string
+			told    []bus.Code
+			within  time.Duration
+			doubted bool
+		}{
+			{"until its deadline", []bus.Code{bus.CodeAllotmentPending, bus.CodeUnknown}, 500 * time.Millisecond, true},
+			{"after a doubt", []bus.Code{bus.CodeUnknown, bus.CodeAllotmentPending, bus.CodeDraining}, time.Minute,
+				false},
+		} {
+			var n atomic.Int32
+			st.will(func(j *job) {
+				if strings.HasSuffix(j.ID, "-1") {
+					j.accept()
+					j.say("words")
+					j.endHere()
+					return
+				}
+				j.refuse(c.told[min(int(n.Add(1)), len(c.told))-1])
+			})
+			r := st.do("/v1/chat/completions", large(10, fmt.Sprintf(`,"n":2,"souk":{"deadline_ms":%d}`,
+				time.Now().Add(c.within).UnixMilli())))
+			if int(n.Load()) != len(c.told) || r.status != 424 ||
+				strings.Contains(r.body, "not known yet") != c.doubted {
+				t.Errorf("%s: asked %d times: %d %s", c.name, n.Load(), r.status, r.body)
+			}
 		}
 	})
 }
