@@ -84,8 +84,9 @@
 // Of plans of equal weight that serve as many, the one is taken in which the most tasks begin, so nobody
 // waits beside a free slot that is as good to it; then the one in which those with the smaller turns begin
 // (Task.Turn), by which a hub lets those go first that waited longest, and after them the clients that had
-// half more than the mean of the slots of late; then a lot decides, drawn by the salt of the round before and
-// by no forecast in it. Money decides among equals nowhere.
+// half more than the mean of the slots of late; then, where a Cutter is told how full agents are, the
+// emptiest of those that are as good; then a lot decides, drawn by the salt of the round before and by no
+// forecast in it. Money decides among equals nowhere.
 //
 // Who begins pays what the others lose by that, whether they are left out or wait longer. Who waits pays
 // nothing yet. Within a round no client gains by stating terms that are not its own, of one task or of all

@@ -97,8 +97,8 @@ func TestATaskInDoubtIsLeft(t *testing.T) {
 	})
 }
 
-// A task that was held back for want of money, and of which nobody then knows what became, is in doubt all the
-// same once its deadline is over. What is said of it for certain ends the doubt.
+// A task that was held back for want of money, and of which nobody then knows what became, is in doubt all
+// the same once its deadline is over. What is said of it for certain ends the doubt.
 func TestATaskInDoubtWasHeldBack(t *testing.T) {
 	onStage(t, small, func(t *testing.T, st *stage) {
 		for _, c := range []struct {
@@ -107,9 +107,10 @@ func TestATaskInDoubtWasHeldBack(t *testing.T) {
 			within  time.Duration
 			doubted bool
 		}{
-			{"until its deadline", []bus.Code{bus.CodeAllotmentPending, bus.CodeUnknown}, 500 * time.Millisecond, true},
-			{"after a doubt", []bus.Code{bus.CodeUnknown, bus.CodeAllotmentPending, bus.CodeDraining}, time.Minute,
-				false},
+			{"until its deadline", []bus.Code{bus.CodeAllotmentPending, bus.CodeUnknown},
+				500 * time.Millisecond, true},
+			{"after a doubt", []bus.Code{bus.CodeUnknown, bus.CodeAllotmentPending, bus.CodeDraining},
+				time.Minute, false},
 		} {
 			var n atomic.Int32
 			st.will(func(j *job) {

@@ -56,6 +56,46 @@ func TestArchitectureLinks(t *testing.T) {
 	}
 }
 
+// Files and tests that ARCHITECTURE names are there: `hub/round/{kept,toll}.go` is two files.
+func TestArchitectureNamesWhatIsThere(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	err = filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(code, -1) {
+			tests[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+)`").FindAllSubmatch(text, -1) {
+		if names++; !tests[string(m[1])] {
+			t.Errorf("it names %s, and there is no such test", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile("`([a-z/]+/[a-z_/{},]+\\.go)`").FindAllSubmatch(text, -1) {
+		for _, file := range drawnPackages("    " + string(m[1])) {
+			if _, err := os.Stat(filepath.Join("../..", file)); err != nil {
+				t.Errorf("it names %s: %v", file, err)
+			}
+			names++
+		}
+	}
+	if names < 100 {
+		t.Errorf("it names %d files and tests: there are more", names)
+	}
+}
+
 // declared is the line of a function's declaration in a file of the package that its name begins with.
 func declared(path, name string) (int, error) {
 	fset := token.NewFileSet()

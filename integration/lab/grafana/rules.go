@@ -138,6 +138,7 @@ func Alerts() []Alert {
 			"A gateway has nearly all the memory that it may take: new requests are refused beyond.",
 			"Raise gateway.max_memory, or add a gateway."},
 		{"SoukPolicyOff", "souk_hub_policies_off > 0 or souk_agentd_policies_off > 0", "1m", Ticket, "A runtime policy on " +
-			"{{ $labels.instance }} is off: it hung, failed or was slow.", "souk status says which, and why."},
+			"{{ $labels.instance }} is off: it failed, or asked for more than there is room for.",
+			"souk status says which, and why."},
 	}
 }
