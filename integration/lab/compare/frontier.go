@@ -220,13 +220,13 @@ has the history; ` + "`lab crowd`" + ` and ` + "`lab economics`" + ` the rest). 
   patience, 7.3 +- 3.1 % twice as dear a second, 5.7 +- 3.0 % worth half more. It was 4 to 5 % while tolls left off
   what is common also where tasks are refused. ` + "`market/doc.go`" + ` has the reason.
 * **Bills** of two clients without terms, 40 and 2 callers on 8 slots, in virtual time: 1.0 and 1.3 to 1.4 times the
-  card on mtrag, no task above 1.7; of seeds 1 to 42 one task of 4,200 was at 2.3, and 2 were asked. On rag, where they
+  card on mtrag, no task above 1.9; of seeds 1 to 42 one task of 4,200 was at 2.3, and 2 were asked. On rag, where they
   wait 8.5 s and nothing is cached, the small one pays 2.1 to 2.4 times, and 1.5 were asked: it goes before 34 tasks that
   wait, and pays what that costs these. Over HTTP the dearest task was at 1.8 to 2.03; that was before a slot cost all of
   its price where tasks are refused, and was not measured since.
-* **The hub and its parts** have some 18,900 lines of Go, and 15,000 were asked. What were seven tolls
+* **The hub and its parts** have some 18,700 lines of Go, and 15,000 were asked. What were seven tolls
   is one rule; what is left are features, and none of them could go without a loss that a page shows: forecasts,
-  caches, failover, settlement, the papers' own policies. A round reaches up to 800 functions, and 120 were asked:
+  caches, failover, settlement, the papers' own policies. A round reaches up to 780 functions, and 120 were asked:
   15 of them are package hub's own, the rest are rooms, records and the solver.
 * **A round of 512 waiting tasks** for 64 slots takes 65 to 80 searches of the reference loop, and 60 were asked;
   one of 2,048 some 250, and not 150. Half of it are estimates, ties and the prices without each client. A second
