@@ -247,12 +247,12 @@ func (l *listener) apply(ctx context.Context, out kvevent.Out, pause time.Durati
 		l.cancel = func() {}
 	}
 	if out.Ask {
-		l.ask(ctx, pause)
+		l.ask(ctx, out.From, pause)
 	}
 }
 
-// ask asks the replay for all that it has; what it says comes as answers.
-func (l *listener) ask(ctx context.Context, pause time.Duration) {
+// ask asks the replay for all from a number on; what it says comes as answers.
+func (l *listener) ask(ctx context.Context, from uint64, pause time.Duration) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.asked++
 	asked := l.asked
@@ -270,7 +270,7 @@ func (l *listener) ask(ctx context.Context, pause time.Duration) {
 			return
 		}
 		whole := false
-		question := [][]byte{nil, make([]byte, 8)} // from number 0 on
+		question := [][]byte{nil, binary.BigEndian.AppendUint64(nil, from)}
 		err := zmtp.Request(ctx, l.replay, askQuiet, question, func(f [][]byte) bool {
 			if len(f) != 4 || len(f[2]) != 8 {
 				return true // none of a replay's
