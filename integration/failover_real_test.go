@@ -111,7 +111,8 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 		yaml = strings.Replace(yaml, "engine: {profile: steady}", fmt.Sprintf("engine: {url: %q}", url), 1)
 	}
 	m := start(t, yaml)
-	var parsed string // what parsers made of the answer asked last
+	var logs []logged // of the answer asked last: what was said of each token
+	var parsed string // and what parsers made of it
 	ask := func(each func(bus.Chunk), members string) ([]uint32, string, bus.Result) {
 		t.Helper()
 		var chunks []bus.Chunk
@@ -127,9 +128,11 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 			t.Fatalf("%+v, %v", a.Result, err)
 		}
 		var before, after []uint32
+		var said [2][]logged
 		parsed = ""
 		for _, c := range chunks {
 			for _, x := range c.Extra {
+				said[c.Attempt] = append(said[c.Attempt], logprobs(t, x.Choice)...)
 				parsed += deltas(t, x.Choice)
 			}
 			if c.Attempt == 0 {
@@ -139,11 +142,16 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 			}
 		}
 		kept := a.Result.Usage.Output - len(after)
+		logs = append(said[0][:min(kept, len(said[0]))], said[1]...)
 		return append(before[:kept], after...), a.Text, a.Result
 	}
 	answers := map[string]string{
-		"greedy":                   `"temperature":0,"ignore_eos":true,"max_tokens":48`,
-		"greedy, counting repeats": `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48`,
+		"greedy":                    `"temperature":0,"ignore_eos":true,"max_tokens":48`,
+		"greedy, counting repeats":  `"temperature":0,"ignore_eos":true,"repetition_penalty":1.3,"max_tokens":48`,
+		"greedy, against frequency": `"temperature":0,"ignore_eos":true,"frequency_penalty":0.7,"logit_bias":{"7":1.5},"max_tokens":48`,
+		// Exact, as these answers repeat nothing: see penalise.
+		"greedy, against presence":       `"temperature":0,"ignore_eos":true,"presence_penalty":0.7,"max_tokens":48`,
+		"greedy, with log probabilities": `"temperature":0,"ignore_eos":true,"frequency_penalty":0.7,"logprobs":true,"top_logprobs":3,"max_tokens":48`,
 	}
 	if os.Getenv("VLLM_PARSERS") != "" {
 		answers = map[string]string{
@@ -155,12 +163,15 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	for name, members := range answers {
 		t.Run(name, func(t *testing.T) {
 			ids, text, whole := ask(nil, members)
-			read := parsed
+			values, read := logs, parsed
 			if os.Getenv("VLLM_PARSERS") != "" {
 				t.Logf("text %q, parsers %q, %s", text, read, whole.Finish)
 				if read == "" {
 					t.Fatal("no parser had anything to say")
 				}
+			}
+			if strings.Contains(members, "logprobs") && len(values) != 48 {
+				t.Fatalf("log probabilities of %d tokens", len(values))
 			}
 			if len(ids) != 48 {
 				t.Fatalf("%d tokens of %s", len(ids), whole.Agent)
@@ -184,6 +195,13 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 					}
 				case k < 16:
 					t.Fatalf("event %d of 48 tokens never came", k)
+				}
+				for i := range values {
+					if i >= len(logs) || !alike(logs[i], values[i]) {
+						t.Errorf("cut before event %d, finished by %s: log probabilities of token %d of "+
+							"%d:\n%v, want\n%v", k, r.Agent, i, len(logs), logs[min(i, len(logs)-1)],
+							values[i])
+					}
 				}
 				if parsed != read || r.Finish != whole.Finish {
 					t.Errorf("cut before event %d, finished by %s: parsers %q, %s, want\n%q, %s", k, r.Agent,
@@ -272,6 +290,46 @@ func deltas(t *testing.T, choice []byte) (s string) {
 		s += call.Function.Arguments
 	}
 	return s
+}
+
+// logged holds a chat's log probabilities of a token.
+type logged struct {
+	candidate
+	Top []candidate `json:"top_logprobs"`
+}
+
+type candidate struct {
+	Token   string
+	Logprob float64
+	Bytes   []int
+}
+
+func logprobs(t *testing.T, choice []byte) []logged {
+	t.Helper()
+	var c struct {
+		Logprobs struct{ Content []logged }
+	}
+	if err := json.Unmarshal(choice, &c); err != nil {
+		t.Fatalf("%v: %s", err, choice)
+	}
+	return c.Logprobs.Content
+}
+
+// alike compares the two, of which one may be continued: parts of characters read alike, and of those it has
+// one where there are several.
+func alike(got, want logged) bool {
+	same := func(a, b candidate) bool {
+		return a.Token == b.Token && a.Logprob == b.Logprob && slices.Equal(a.Bytes, b.Bytes)
+	}
+	parts := 0
+	for _, c := range slices.Concat(got.Top, want.Top) {
+		if c.Token == "" {
+			parts++
+		}
+	}
+	return same(got.candidate, want.candidate) &&
+		(parts > 0 && len(got.Top) > 0 && same(got.Top[0], want.Top[0]) ||
+			slices.EqualFunc(got.Top, want.Top, same))
 }
 
 // signal sends a signal to the process group of the server that was started with the port of a URL, or to

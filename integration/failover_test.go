@@ -193,7 +193,7 @@ func TestWhatCannotGoOn(t *testing.T) {
 	}
 	t.Parallel()
 	m := start(t, two, hard)
-	constrained := with(`"presence_penalty":0.5`)
+	constrained := with(`"presence_penalty":0.5,"repetition_penalty":1.1`)
 	for name, c := range map[string]struct {
 		after int
 		code  bus.Code

@@ -113,7 +113,7 @@ func TestEveryPromptIsKeptUnderItsSalt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rest, err := completion(r, members, []uint32{1, 2}, 1, 3)
+			rest, err := completion(r, members, []uint32{1, 2}, 1, 3, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

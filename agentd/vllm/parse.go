@@ -140,7 +140,7 @@ func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) 
 	var e event
 	for _, raw := range said.Chunk.Choices {
 		if s := openai.Scan(raw); !b.choice(&s, &e) {
-			return c, "", failed(derenderPath+" said what cannot be read", s.Err())
+			return c, "", unread(s.Err())
 		}
 	}
 	c = agentd.Chunk{Text: string(b.text), Tokens: p.pending, Count: len(p.pending), Prompt: p.sum, Events: 1,
@@ -175,7 +175,7 @@ func (e *Engine) parse(ctx context.Context, r agentd.Request, body map[string]js
 	a := agentd.Answer{Finish: "length", Usage: market.Usage{}}
 	if left > 0 {
 		ask, err := completion(r, body, append(p.prompt[:len(p.prompt):len(p.prompt)], r.Resume.Tokens...),
-			kept, left)
+			kept, left, nil)
 		if err != nil {
 			return none, cannot(err)
 		}

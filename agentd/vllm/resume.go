@@ -66,6 +66,10 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 	if err != nil {
 		return none, cannot(err)
 	}
+	logs, err := askedLogs(r.Kind, body, whole)
+	if err != nil {
+		return none, cannot(err)
+	}
 	text, stop := s.take("")
 	left := min(r.MaxTokens, r.Resume.Whole-kept)
 	over := stop != "" || left <= 0
@@ -81,7 +85,7 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 	case over:
 		return agentd.Answer{Finish: "length", Usage: market.Usage{}}, nil
 	}
-	ask, err := completion(r, body, append(prompt, r.Resume.Tokens[:kept]...), kept, left)
+	ask, err := completion(r, body, append(prompt, r.Resume.Tokens[:kept]...), kept, left, logs)
 	if err != nil {
 		return none, cannot(err)
 	}
@@ -91,6 +95,14 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 			c.Text += s.rest()
 		}
 		c.Finish = c.Finish || stop != ""
+		for i := range c.Extra { // one at most: every event comes by itself
+			if logs == nil {
+				break
+			}
+			if c.Extra[i].Choice, err = logs.choice(c.Extra[i].Choice, c.Text, stop); err != nil {
+				return err
+			}
+		}
 		if err := token(c); err != nil {
 			return err
 		}
@@ -211,8 +223,8 @@ func pass(q map[string]any, body map[string]json.RawMessage, names []string) {
 }
 
 // completion is the request for the rest of an answer.
-func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int) ([]byte,
-	error) {
+func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32, kept, left int,
+	logs *logs) ([]byte, error) {
 	q := map[string]any{
 		"model": r.Model, "prompt": ids, "max_tokens": left, "stream": true, "return_token_ids": true,
 		"stream_options": map[string]bool{"include_usage": true},
@@ -220,6 +232,9 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 	pass(q, body, sampling)
 	if r.Salt != "" {
 		q["cache_salt"] = r.Salt
+	}
+	if logs != nil {
+		q["logprobs"] = logs.top
 	}
 	var n int64
 	if v := body["min_tokens"]; !null(v) {
@@ -234,7 +249,64 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 		}
 		q["seed"] = n + int64(kept)
 	}
+	if err := penalise(q, body, ids[len(ids)-kept:]); err != nil {
+		return nil, err
+	}
 	return json.Marshal(q)
+}
+
+// maxBias is the most that vLLM adds to a logit or takes from it.
+const maxBias = 100
+
+// penalise makes up for a frequency_penalty and a presence_penalty. The engine counts only what it generates
+// itself, and the answer so far is part of its prompt. What the count of these tokens would take from their
+// logits goes into logit_bias, which is added at the same place. With it greedy ids are those of the
+// uninterrupted answer under a frequency_penalty. A presence_penalty is exact until a token of the answer so
+// far comes again: from then on the engine counts that token as well. Its penalty counts twice then, and the
+// rest of the answer repeats the first part a little less often.
+func penalise(q map[string]any, body map[string]json.RawMessage, answer []uint32) error {
+	each, err := penalty(q, body, "frequency_penalty")
+	if err != nil {
+		return err
+	}
+	once, err := penalty(q, body, "presence_penalty")
+	if err != nil || each == 0 && once == 0 {
+		return err
+	}
+	bias := map[uint32]float64{}
+	if v := body["logit_bias"]; !null(v) {
+		if err := json.Unmarshal(v, &bias); err != nil {
+			return fmt.Errorf("logit_bias: %w", err)
+		}
+	}
+	seen := make(map[uint32]bool, len(answer))
+	for _, id := range answer {
+		bias[id] -= each
+		if !seen[id] {
+			bias[id] -= once
+			seen[id] = true
+		}
+	}
+	for id, x := range bias {
+		bias[id] = min(max(x, -maxBias), maxBias)
+	}
+	if len(bias) > 0 {
+		q["logit_bias"] = bias
+	}
+	return nil
+}
+
+// penalty reads a penalty, and passes it on unless it is 0.
+func penalty(q map[string]any, body map[string]json.RawMessage, name string) (x float64, err error) {
+	if v := body[name]; !null(v) {
+		if err := json.Unmarshal(v, &x); err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if x != 0 {
+		q[name] = x
+	}
+	return x, nil
 }
 
 // stopStrings reads the member "stop": a string or several.

@@ -18,7 +18,8 @@ import (
 // Parsers of tool calls and of reasoning keep their state in the tokens, and another engine's can read these.
 // parses reports whether they alone can tell how the answer goes on: a tool call may begin with any token,
 // and where reasoning ends they alone know, as they do what an effort makes of a prompt. Reasoning that has
-// ended is no matter. A stop string is not found in what they have taken apart.
+// ended is no matter. They say nothing of log probabilities, and a stop string is not found in what they have
+// taken apart.
 func CanContinue(r *bus.Resume, body []byte) (parses bool, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -30,8 +31,11 @@ func CanContinue(r *bus.Resume, body []byte) (parses bool, err error) {
 	tools := !isOne(members["tools"], "", "null", "[]") && !isOne(members["tool_choice"], `"none"`)
 	parses = tools || len(r.Calls) > 0 || !isOne(members["reasoning_effort"], "", "null") ||
 		r.Reasoning != "" && r.Text == ""
-	if (parses || r.Reasoning != "") && !isOne(members["stop"], "", "null", "[]", `""`) {
+	switch parsed := parses || r.Reasoning != ""; {
+	case parsed && !isOne(members["stop"], "", "null", "[]", `""`):
 		return false, unsupported("stop: beside tools or reasoning it cannot be continued elsewhere")
+	case parsed && !isOne(members["logprobs"], "", "null", "false"):
+		return false, unsupported("logprobs: beside tools or reasoning they cannot be continued elsewhere")
 	}
 	return parses, nil
 }
@@ -53,6 +57,12 @@ func canContinue(members map[string]json.RawMessage) error {
 		case name == "messages":
 		case name == "response_format" && json.Unmarshal(v, &format) == nil &&
 			isOne(format["type"], `"text"`):
+		case (name == "frequency_penalty" || name == "presence_penalty") &&
+			json.Unmarshal(v, new(float64)) == nil &&
+			// what they take from a token is a bias, unless another is multiplied with it
+			isOne(members["repetition_penalty"], "", "null", "1", "1.0"):
+		// the same values, in another shape
+		case (name == "logprobs" || name == "top_logprobs") && json.Unmarshal(v, new(uint8)) == nil:
 		case name == "tools" && isOne(members["tool_choice"], "", "null", `"auto"`, `"none"`):
 		case name == "min_tokens" && (isOne(v, "0") || isOne(members["stop"], "", "null", "[]", `""`)):
 		default:
@@ -78,7 +88,7 @@ var harmless = []string{
 
 // harmlessAs are members that mean nothing at these values.
 var harmlessAs = map[string][]string{
-	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"false"},
+	"n": {"1"}, "best_of": {"1"}, "echo": {"false"}, "logprobs": {"true", "false"},
 	"use_beam_search":   {"false"},
 	"frequency_penalty": {"0", "0.0"}, "presence_penalty": {"0", "0.0"}, "bad_words": {"[]"},
 	"include_stop_str_in_output": {"false"},
@@ -117,21 +127,27 @@ func onlyText(messages json.RawMessage) bool {
 }
 
 // Parsed reads an event that an engine's parser made of tokens. ok reports whether it holds nothing beyond
-// reasoning, tool calls, text and tokens: such events do not keep an answer from going on elsewhere. calls
-// has the ids of the tool calls that it begins, by their index.
+// reasoning, tool calls, text, tokens and log probabilities: such events do not keep an answer from going on
+// elsewhere. calls has the ids of the tool calls that it begins, by their index.
 func Parsed(x bus.Extra) (reasoning string, calls map[int]string, ok bool) {
 	var c struct {
 		Index int                        `json:"index"`
 		Delta map[string]json.RawMessage `json:"delta"`
 		Log   json.RawMessage            `json:"logprobs"`
 	}
-	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 || len(c.Delta) == 0 || !isOne(c.Log, "", "null") {
+	if json.Unmarshal(x.Choice, &c) != nil || c.Index != 0 {
 		return "", nil, false
+	}
+	logs := !isOne(c.Log, "", "null")
+	if len(c.Delta) == 0 {
+		return "", nil, logs
 	}
 	for name, v := range c.Delta {
 		var err error
 		switch {
 		case name == "role" || name == "content" || isOne(v, "null"):
+		case logs:
+			return "", nil, false
 		// as vLLM names it, and as it did
 		case name == "reasoning", name == "reasoning_content" && isOne(c.Delta["reasoning"], "", "null"):
 			err = json.Unmarshal(v, &reasoning)

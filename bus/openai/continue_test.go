@@ -18,9 +18,11 @@ func TestCanContinue(t *testing.T) {
 		{chat + `,"n":1,"presence_penalty":0,"frequency_penalty":0.0,"logprobs":false,"top_logprobs":null,"tools":[],"tool_choice":"auto"`, ""},
 		{chat + `,"response_format":{"type":"text"}`, ""},
 		{chat + `,"min_tokens":5`, ""},
-		{chat + `,"frequency_penalty":0,"presence_penalty":0,"repetition_penalty":1.1`, ""},
-		{chat + `,"frequency_penalty":0.5`, "frequency_penalty"},
-		{chat + `,"presence_penalty":-0.5`, "presence_penalty"},
+		{chat + `,"frequency_penalty":0.5,"presence_penalty":0,"repetition_penalty":1.0`, ""},
+		{chat + `,"frequency_penalty":0.5,"presence_penalty":0.1`, ""},
+		{chat + `,"presence_penalty":-0.5`, ""},
+		{chat + `,"presence_penalty":0.5,"repetition_penalty":1.1`, "presence_penalty"},
+		{chat + `,"frequency_penalty":0.5,"repetition_penalty":1.1`, "frequency_penalty"},
 		{chat + `,"frequency_penalty":"much"`, "frequency_penalty"},
 		{`"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]`, ""},
 		{chat + `,"response_format":{"type":"json_object"}`, "response_format"},
@@ -33,11 +35,11 @@ func TestCanContinue(t *testing.T) {
 		{chat + `,"include_reasoning":false`, "include_reasoning"},
 		{chat + `,"tool_choice":"required"`, "tool_choice"},
 		{chat + `,"n":2`, "n"},
-		{chat + `,"logprobs":false,"top_logprobs":null`, ""},
-		{chat + `,"logprobs":true,"top_logprobs":5`, "logprobs"},
-		{`"prompt":"Once","logprobs":5`, "logprobs"},
+		{chat + `,"logprobs":true,"top_logprobs":5`, ""},
+		{`"prompt":"Once","logprobs":5`, ""},
 		{`"prompt":"Once","logprobs":-1`, "logprobs"},
 		{chat + `,"logprobs":"yes"`, "logprobs"},
+		{chat + `,"logprobs":true,"top_logprobs":-1`, "top_logprobs"},
 		{chat + `,"presence_penalty":"much"`, "presence_penalty"},
 		{chat + `,"bad_words":["x"]`, "bad_words"},
 		{chat + `,"min_tokens":5,"stop":"x"`, "min_tokens"},
@@ -63,15 +65,17 @@ func TestCanContinue(t *testing.T) {
 	}
 }
 
-// An answer whose events say more than its tokens do cannot go on elsewhere.
-func TestExtraBeyondItsTokens(t *testing.T) {
+// Log probabilities are no state of an engine; whatever its parsers add is.
+func TestExtraOfLogprobsAlone(t *testing.T) {
 	for choice, ok := range map[string]bool{
-		`{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null}`: true,
-		`{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]},"token_ids":[1]}`:        false,
-		`{"index":0,"text":"a","logprobs":{"tokens":["a"]}}`:                                   false,
-		`{"index":1,"delta":{"content":"a"}}`:                                                  false,
-		`{}`:                                                                                   false,
-		`[`:                                                                                    false,
+		`{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]},"token_ids":[1]}`:                  true,
+		`{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":{"content":[]}}`: true,
+		`{"index":0,"text":"a","logprobs":{"tokens":["a"]}}`:                                             true,
+		`{"index":1,"delta":{"content":"a"},"logprobs":{"content":[]}}`:                                  false,
+		`{"index":0,"delta":{"reasoning":"a"},"logprobs":{"content":[]}}`:                                false,
+		`{"index":0,"delta":{"tool_calls":[{"index":0}]},"logprobs":{"content":[]}}`:                     false,
+		`{}`: false,
+		`[`:  false,
 	} {
 		if reasoning, calls, got := Parsed(bus.Extra{Choice: []byte(choice)}); got != ok || reasoning != "" ||
 			calls != nil {
@@ -90,7 +94,7 @@ func TestWhatOnlyParsersRead(t *testing.T) {
 		no     string
 	}{
 		{`{}`, bus.Resume{Text: "so far"}, false, ""},
-		{`{"stop":"x"}`, bus.Resume{Text: "so far"}, false, ""},
+		{`{"stop":"x","logprobs":true}`, bus.Resume{Text: "so far"}, false, ""},
 		{"{" + tools + "}", bus.Resume{Text: "so far"}, true, ""},
 		{"{" + tools + `,"tool_choice":"none"}`, bus.Resume{Text: "so far"}, false, ""},
 		{`{"tools":[],"tool_choice":"auto"}`, bus.Resume{Text: "so far"}, false, ""},
