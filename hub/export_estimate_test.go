@@ -49,7 +49,7 @@ func (n *Node) estimated(x *task, a *agent, in estimate.Delay) Estimate {
 	e.Service = 0 // by what ended in this life of the hub alone
 	f := a.Forecast.Timed(e.First, e.Work, e.Output, in)
 	// prompts in hand delay a seat
-	half := a.Forecast.Half(a.Forecast.Line().Later(e.First, e.Work, a.Besides()))
+	half := a.Forecast.Half(a.Forecast.Line().Later(e.First, e.Work, besides(a)))
 	return Estimate{Estimate: e, Forecast: f, Value: x.Stated().Value(e.Quote(f.TTFT)),
 		Usable: n.Forecasts.Goes(&x.Asks, &a.Forecast), InTime: !n.turn.Now().Add(half).After(x.Deadline())}
 }
@@ -126,3 +126,8 @@ func (n *Node) TermsOf(m *bus.Task) (comes, waits market.Terms) {
 
 // Own returns how long a task is expected to keep a slot of an agent by itself.
 func (n *Node) Own(agent string) time.Duration { return n.fleet.Find(agent).Service().Own() }
+
+// besides is the delay of a first token at an agent that has computed all prompts in hand.
+func besides(a *agent) estimate.Delay {
+	return a.Forecast.Delay(estimate.Load{Decoding: a.Besides()})
+}

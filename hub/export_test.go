@@ -277,7 +277,7 @@ func (n *Node) Pairs() (pairs int, wrong error) {
 		for _, o := range n.meeting.Waiters[i].Offers {
 			a := n.meeting.Agents[o.Agent]
 			e := n.Forecasts.At(n.turn.Nano(), &x.Asks, &a.Forecast)
-			ttft := a.Forecast.Line().Later(e.First, e.Work, a.Besides())
+			ttft := a.Forecast.Line().Later(e.First, e.Work, besides(a))
 			if *o.Estimate != e || o.Half != a.Forecast.Half(ttft) {
 				wrong = fmt.Errorf("what %s is charged at %s is made of another's quote", x.Name(), a.ID())
 			}

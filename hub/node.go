@@ -94,16 +94,10 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book(), seed)
 	by := forecast.Params{Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
 		Judging: cfg.Quality}
-	n.Forecasts = forecast.New(by, func(yield func(*forecast.Agent) bool) {
-		for _, a := range n.fleet.All() {
-			if !yield(&a.Forecast) {
-				return
-			}
-		}
-	}, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
+	n.Forecasts = forecast.New(by, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
 	n.Queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
 	n.fleet = fleet.New(&n.turn, cfg.Limits,
-		func() *agent { return meeting.NewAgent(n.Forecasts) }, func(gone *agent) {
+		func(id string) *agent { return meeting.NewAgent(n.Forecasts, id) }, func(gone *agent) {
 			n.Forecasts.Drop(&gone.Forecast)
 			n.settle.Forget(gone.ID())
 		}, n.Queue.News)

@@ -121,7 +121,7 @@ func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
 			if !a.Open(n.turn.Nano()) || !n.Forecasts.Goes(&t.Asks, &a.Forecast) {
 				continue
 			}
-			in, e := a.Besides(), n.Forecasts.At(n.turn.Nano(), &t.Asks, &a.Forecast)
+			in, e := besides(a), n.Forecasts.At(n.turn.Nano(), &t.Asks, &a.Forecast)
 			ttft := a.Forecast.Line().Later(e.First, e.Work, in)
 			if a.Forecast.Half(ttft) > t.TimeLeft(n.turn.Now()) {
 				continue

@@ -37,7 +37,7 @@ type Kept interface {
 type Room[A Kept] struct {
 	turn   *turn.Turn
 	limits Limits
-	fresh  func() A
+	fresh  func(id string) A
 	all    []A // by id
 	gone   func(A)
 	news   func()
@@ -54,7 +54,7 @@ type Room[A Kept] struct {
 
 // New returns the room of a hub without agents. fresh makes the record of a new one, gone hears of one that
 // is forgotten. The room calls news when a task that did not fit may fit now.
-func New[A Kept](t *turn.Turn, l Limits, fresh func() A, gone func(A), news func()) *Room[A] {
+func New[A Kept](t *turn.Turn, l Limits, fresh func(id string) A, gone func(A), news func()) *Room[A] {
 	return &Room[A]{turn: t, limits: l, fresh: fresh, gone: gone, news: news, early: map[string]bool{},
 		services: bounded.New[string, string, *Service](4*l.MaxAgents, 0)}
 }
@@ -79,7 +79,7 @@ func (r *Room[A]) Find(id string) (a A) {
 func (r *Room[A]) Enrol(id string) A {
 	i, ok := r.search(id)
 	if !ok {
-		r.all = slices.Insert(r.all, i, r.fresh())
+		r.all = slices.Insert(r.all, i, r.fresh(id))
 		a := r.all[i].self()
 		a.id = id
 		a.timer.Due, a.watch.timer.Due = r.news, func() { r.suspect(a) }

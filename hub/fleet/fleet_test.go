@@ -27,7 +27,7 @@ func newYard(t *testing.T) *yard {
 	at.Advance(y.begun)
 	at.Leading = true
 	y.Room = New(&at, Limits{MaxAgents: 3, Suspect: time.Second, Silence: 5 * time.Second},
-		func() *Agent { return new(Agent) }, func(gone *Agent) {
+		func(string) *Agent { return new(Agent) }, func(gone *Agent) {
 			if len(gone.Runs()) > 0 || gone.Joined() {
 				t.Fatalf("%s is forgotten, and is of use", gone.ID())
 			}

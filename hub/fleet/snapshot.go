@@ -22,11 +22,12 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64, show
 					Service: s.Mean(), Own: s.Own(), Prefill: s.Prefill()})
 				s.place, placed = int32(len(x.Classes)), append(placed, s)
 			}
-			e := estimate.Agent{ID: market.AgentID(a.id), Class: s.place - 1, Running: a.Running(),
-				Free: a.Idle()}
+			x.Agents = append(x.Agents, estimate.Agent{})
+			e := &x.Agents[k]
+			e.ID, e.Class, e.Running = market.AgentID(a.id), s.place-1, a.Running()
 			e.Slots, e.PrefillBound = a.slots()
+			e.Free = max(0, e.Slots-e.Running)
 			e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
-			x.Agents = append(x.Agents, e)
 			show(kept)
 		}
 		for _, t := range a.runs {

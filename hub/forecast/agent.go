@@ -40,10 +40,13 @@ type Agent struct {
 	Answers   quality.Standing
 }
 
-// Enrol makes a an agent of which nothing is known.
-func (r *Room) Enrol(a *Agent, sold Sold, service Service) {
+// Enrol makes a an agent of an id of which nothing is known.
+func (r *Room) Enrol(a *Agent, id string, sold Sold, service Service) {
 	a.Sold, a.service, a.Means = sold, service, predict.NewMeans()
 	a.hold(r.Prefixes.New(1, 0))
+	i, _ := slices.BinarySearchFunc(r.agents, id,
+		func(b *Agent, id string) int { return cmp.Compare(b.ID(), id) })
+	r.agents = slices.Insert(r.agents, i, a)
 }
 
 // hold has another cache stand for the agent's than the last.
@@ -53,6 +56,7 @@ func (a *Agent) hold(c *prefix.Cache) { a.Cache, a.Place = c, int32(c.Place()) }
 func (r *Room) Drop(a *Agent) {
 	a.Cache.Drop()
 	r.Lines.Leave(a.Means)
+	r.agents = slices.DeleteFunc(r.agents, func(b *Agent) bool { return a == b })
 }
 
 // Register takes in an agent's registration after another; fresh: it is of another process.
@@ -113,7 +117,7 @@ func (r *Room) Paid(a *Agent, domain *string, label, client string, cost market.
 // too many they would look dearer, and be given nothing from which to learn.
 func (r *Room) Recount(a *Agent, p *bus.Prompt) {
 	a.prewarmed = false
-	for b := range r.agents {
+	for _, b := range r.agents {
 		if b.prewarmed && b.Reg().Model == a.Reg().Model {
 			b.Cache.Recount(p, a.Cache)
 		}
@@ -155,7 +159,7 @@ func (r *Room) find(a *Agent) *Class {
 	}
 	c, full := r.Class(x, reg.Domains, rated, mostClasses)
 	if full {
-		for b := range r.agents {
+		for _, b := range r.agents {
 			b.class = nil
 		}
 	}

@@ -16,7 +16,6 @@ package forecast
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -44,7 +43,7 @@ type Room struct {
 	Prefixes *prefix.Index    // what agents are believed to hold
 	Params
 
-	agents  iter.Seq[*Agent] // all that are enrolled, by id
+	agents  []*Agent // all that are enrolled, by id
 	enrol   func(id string) *Agent
 	classes map[Traits]*Class
 	aside   bool
@@ -53,11 +52,11 @@ type Room struct {
 	one    estimate.Estimate
 }
 
-// New has learned nothing. agents yields those of the hub, by id, and enrol returns one, new if need be.
-func New(p Params, agents iter.Seq[*Agent], enrol func(id string) *Agent) *Room {
+// New has learned nothing. enrol returns the agent of an id, new if need be.
+func New(p Params, enrol func(id string) *Agent) *Room {
 	return &Room{Lines: predict.NewClasses(p.Gates), Outputs: predict.NewOutputs(p.Gates),
 		Prefixes: prefix.NewIndex(prefix.DefaultLimits()), classes: map[Traits]*Class{}, Params: p,
-		agents: agents, enrol: enrol}
+		enrol: enrol}
 }
 
 // ForAQuote is a room that knows the same, and whose classes are of one quote: nothing remembers who asked.
@@ -129,7 +128,7 @@ func (r *Room) Fit(t *Task) {
 	t.Least = 0
 	short, whole, longest := false, math.MaxInt, 0
 	var last *Class
-	for a := range r.agents {
+	for _, a := range r.agents {
 		c := r.Of(a)
 		if c != last && a.Stays() && t.obstacle(a, c) == estimate.None {
 			last = c
@@ -179,7 +178,7 @@ func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, 
 	told := make([]*Class, 0, 16) // the first that were looked at, and the last
 	// whether something else than its class may keep it from an agent
 	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
-	for a := range r.agents {
+	for _, a := range r.agents {
 		c, depth := r.Of(a), r.depths[a.Place]
 		if depth == 0 && !alone && a.Joined() {
 			if slices.Contains(told, c) {
@@ -200,7 +199,7 @@ func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, 
 func (r *Room) Card(now int64, t *Task, fee market.Credits) (best float64, card market.Credits) {
 	card = -1
 	var last *Class
-	for a := range r.agents {
+	for _, a := range r.agents {
 		c := r.Of(a)
 		if c == last || !a.Joined() || t.Model != "" && t.Model != c.Model || c.cuts(t) ||
 			!bus.Serves(c.Pools, t.Kind) {
@@ -221,7 +220,7 @@ var Typical = predict.Features{Prompt: 500, MaxTokens: 256}
 // Typically returns what a typical task costs at the cheapest agent, a flat fee included; 0: there is none.
 func (r *Room) Typically(fee market.Credits) market.Credits {
 	least := market.Credits(-1)
-	for a := range r.agents {
+	for _, a := range r.agents {
 		c := a.Reg().Price.Cost(market.Usage{Prompt: Typical.Prompt, Output: Typical.MaxTokens}) +
 			a.Seller().Tariff + fee
 		if a.Joined() && a.Reg().Pools == "" && (least < 0 || c < least) {

@@ -20,7 +20,7 @@ func (*service) Computed(_, _ time.Duration)                {}
 
 // room returns the room of a hub that has learned nothing, and the traits of an agent.
 func room() (*Room, Traits) {
-	r := New(Params{Hold: 32}, nil, nil)
+	r := New(Params{Hold: 32}, nil)
 	m := predict.NewMeans()
 	return r, Traits{Line: m.Line(), Service: new(service), Model: "llama", Context: 8192,
 		Price: market.Price{Miss: 10 * market.Credit, Hit: market.Credit, Out: 40 * market.Credit}, Tariff: 7}

@@ -19,7 +19,7 @@ type saved struct {
 // Learned appends what was learned of agents, by id, and of answers, for Relearn once it is sealed.
 func (r *Room) Learned(to []byte) (_ []byte, err error) {
 	l, all := predict.Learned{Classes: r.Lines, Outputs: r.Outputs}, saved{}
-	for a := range r.agents {
+	for _, a := range r.agents {
 		l.Agents = append(l.Agents, predict.Learner{ID: a.ID(), Model: cmp.Or(a.Reg().Model, a.learned),
 			Means: a.Means})
 		all.Answers = append(all.Answers, a.Answers.Said())
@@ -33,7 +33,7 @@ func (r *Room) Learned(to []byte) (_ []byte, err error) {
 // Relearn takes in what an earlier life of the hub had learned, before any agent has joined. On an error
 // nothing changes.
 func (r *Room) Relearn(data []byte) error {
-	for a := range r.agents {
+	for _, a := range r.agents {
 		if a.Reg().Agent != "" {
 			return errors.New("agents have joined already")
 		}

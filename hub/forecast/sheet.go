@@ -23,15 +23,21 @@ type Sheet struct {
 	offers  []estimate.Offer // of all tasks
 }
 
-// Set has the sheet be of the agents of a round, of such loads.
-func (s *Sheet) Set(r *Room, agents []*Agent, loads []estimate.Delay) {
-	s.agents, s.Classes, s.loads = agents, s.Classes[:0], loads
+// Set has the sheet be of the agents of a round, each with so many tasks beside another.
+func (s *Sheet) Set(r *Room, agents []*Agent, beside []int) {
+	s.agents, s.Classes, s.loads = agents, s.Classes[:0], s.loads[:0]
 	clear(s.at)
 	for k, a := range agents {
 		for int(a.Place) >= len(s.at) {
 			s.at = append(s.at, 0)
 		}
-		s.Classes = append(s.Classes, r.Of(a))
+		c, load := r.Of(a), estimate.Delay{}
+		if k > 0 && c == s.Classes[k-1] && beside[k] == beside[k-1] {
+			load = s.loads[k-1]
+		} else {
+			load = c.Line.Delay(estimate.Load{Decoding: beside[k]})
+		}
+		s.Classes, s.loads = append(s.Classes, c), append(s.loads, load)
 		s.at[a.Place] = int32(k + 1)
 	}
 }

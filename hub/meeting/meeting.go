@@ -85,10 +85,10 @@ func New(cfg *config.Config, t *turn.Turn, all *fleet.Room[*Agent], f *forecast.
 	return &Room{cfg: cfg, turn: t, fleet: all, forecasts: f}
 }
 
-// NewAgent is an agent of which nothing is known.
-func NewAgent(by *forecast.Room) *Agent {
+// NewAgent is an agent of which nothing is known but its id.
+func NewAgent(by *forecast.Room, id string) *Agent {
 	a := new(Agent)
-	by.Enrol(&a.Forecast, a, a.Service())
+	by.Enrol(&a.Forecast, id, a, a.Service())
 	a.Keeps(&a.Forecast)
 	return a
 }
@@ -177,7 +177,9 @@ func (r *Room) Rest(t *Task, model string) *bus.Result {
 // Survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.
 func (r *Room) Survey(t *Task) (estimate.Need, *bus.Result) {
 	x := admission.NewSurvey(&t.Bid, r.cfg.Fee, len(t.FailedAt) > 0)
-	r.forecasts.Fit(&t.Asks) // one may have failed it
+	if t.Own() || len(t.FailedAt) > 0 { // else its terms were set since anything changed
+		r.forecasts.Fit(&t.Asks)
+	}
 	r.forecasts.Reach(r.turn.Nano(), &t.Asks, x.May, func(a *forecast.Agent, e *estimate.Estimate) {
 		ttft := a.Line().Later(e.First, e.Work, estimate.Delay{})
 		if !r.turn.Now().Add(a.Half(ttft)).After(t.Deadline()) {

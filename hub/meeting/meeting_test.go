@@ -32,17 +32,10 @@ func newPlace(t *testing.T, agents ...string) *place {
 	p.turn = turn.New(p.cfg.Journal, p.cfg.Domain, ledger.NewBook(), [32]byte{1})
 	p.turn.Leading = true
 	p.turn.Advance(time.Unix(1_800_000_000, 0))
-	var all *fleet.Room[*Agent]
 	f := forecast.New(forecast.Params{Hold: p.cfg.Terms.Hold, Settle: p.cfg.Settle,
-		Judging: p.cfg.Quality}, func(yield func(*forecast.Agent) bool) {
-		for _, a := range all.All() {
-			if !yield(&a.Forecast) {
-				return
-			}
-		}
-	}, nil)
-	all = fleet.New(&p.turn, fleet.Limits{MaxAgents: 8, Silence: time.Minute, Suspect: time.Minute},
-		func() *Agent { return NewAgent(f) }, func(*Agent) {}, func() {})
+		Judging: p.cfg.Quality}, nil)
+	all := fleet.New(&p.turn, fleet.Limits{MaxAgents: 8, Silence: time.Minute, Suspect: time.Minute},
+		func(id string) *Agent { return NewAgent(f, id) }, func(*Agent) {}, func() {})
 	p.Room = New(&p.cfg, &p.turn, all, f)
 	for i, id := range agents {
 		a := all.Enrol(id)

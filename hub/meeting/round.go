@@ -30,7 +30,7 @@ type Round struct {
 	Sheet  forecast.Sheet // what the tasks would have of the agents
 	prices round.Prices
 	sheets []*forecast.Agent // the agents
-	loads  []estimate.Delay  // of these, had they computed what they have in hand
+	beside []int             // tasks that these have: see [fleet.Agent.Besides]
 }
 
 const (
@@ -41,14 +41,14 @@ const (
 
 // Open finds out which agents take tasks, and what a round reads of each.
 func (r *Room) Open() {
-	r.Agents, r.sheets, r.loads = r.Agents[:0], r.sheets[:0], r.loads[:0]
+	r.Agents, r.sheets, r.beside = r.Agents[:0], r.sheets[:0], r.beside[:0]
 	r.prices = round.Prices{Rates: r.turn.Book.Rates(), Kept: &r.Kept, Shares: &r.Shares,
 		Slots: r.prices.Slots[:0]}
 	r.fleet.Snapshot(&r.From, r.turn.Now(), r.turn.Nano(), func(a *Agent) {
 		r.Agents, r.prices.Slots = append(r.Agents, a), append(r.prices.Slots, &a.Slots)
-		r.sheets, r.loads = append(r.sheets, &a.Forecast), append(r.loads, a.Besides())
+		r.sheets, r.beside = append(r.sheets, &a.Forecast), append(r.beside, a.Besides())
 	})
-	r.Sheet.Set(r.forecasts, r.sheets, r.loads)
+	r.Sheet.Set(r.forecasts, r.sheets, r.beside)
 }
 
 // Take has the round be of these tasks, by arrival, on terms as of now, but for those that are too many.

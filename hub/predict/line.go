@@ -42,6 +42,19 @@ func (b *line) along(x *point) float64 {
 	return sum
 }
 
+// alone adds the milliseconds for so many tokens behind so many cached ones; u counts the first in thousands.
+func (b *line) alone(from float64, uncached, cached int) (to, u float64) {
+	u = thousands(uncached)
+	return from + float64(b[1]*u) + float64(b[2]*(u*(thousands(cached)+float64(u/2)))), u
+}
+
+// delay returns the milliseconds that such a load adds to a line: in all, and by the prompts in hand.
+func (b *line) delay(l Load) (all, queue float64) {
+	x := at(0, 0, l)
+	queue = float64(b[3] * x[3])
+	return queue + float64(b[4]*x[4]) + float64(b[5]*x[5]), queue
+}
+
 // usual is the square of each term's usual size, for the tasks that an assumed line stands for.
 var usual = point{1, 2, 4, 1e4, 8, 64}
 

@@ -159,11 +159,12 @@ func (m *Means) ranges() *spread {
 }
 
 // Delay returns the time that such a load adds to a first token.
-func (m *Means) Delay(l Load) Delay {
-	x := at(0, 0, l)
-	x[0] = 0
-	b := m.line()
-	return Delay{All: span(b.along(&x) / 1000), Queue: span(float64(b[3]*x[3]) / 1000)}
+func (m *Means) Delay(l Load) Delay { return m.Line().Delay(l) }
+
+// Delay is [Means.Delay] of the agents that are forecast so.
+func (l Line) Delay(in Load) Delay {
+	all, queue := l.along().delay(in)
+	return Delay{All: span(all / 1000), Queue: span(queue / 1000)}
 }
 
 // Token is the time between tokens beside such a load, at agents of the class; 0 while none was measured.
@@ -235,8 +236,9 @@ func (l Line) Idle(f Features) (first time.Duration, work float64, output int) {
 		output = l.Usual(f.MaxTokens)
 	}
 	prompt := cmp.Or(f.Counted, l.Tokens(f.Prompt))
-	x := at(max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)), Load{})
-	return span(l.along().along(&x) / 1000), x[1], min(output, f.MaxTokens)
+	b := l.along()
+	to, work := b.alone(b[0], max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)))
+	return span(to / 1000), work, min(output, f.MaxTokens)
 }
 
 // Later returns the expected first token under the agent's load, of a task whose idle time and work are
@@ -252,9 +254,8 @@ func (l Line) Later(first time.Duration, work float64, delay Delay) time.Duratio
 
 // Work returns the time to compute so many tokens behind so many cached ones.
 func (l Line) Work(uncached, cached int) time.Duration {
-	x := at(max(0, uncached), max(0, cached), Load{})
-	x[0] = 0
-	return span(l.along().along(&x) / 1000)
+	takes, _ := l.along().alone(0, uncached, cached)
+	return span(takes / 1000)
 }
 
 // ITL is the mean time between tokens of the class; 0 while none was measured.

@@ -38,12 +38,13 @@ func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates, refused []refu
 	known := rates.At(at)
 	for i := range from.Agents {
 		a := &from.Agents[i]
-		s, c := slot{second: known[a.ID].PriceAt(at), bound: a.PrefillBound}, &from.Classes[a.Class]
+		t.slots = append(t.slots, slot{})
+		s, c := &t.slots[i], &from.Classes[a.Class]
+		s.second, s.bound = known[a.ID].PriceAt(at), a.PrefillBound
 		if s.service = market.WholeService(c.Own); s.bound {
 			s.service = market.WholeService(c.Prefill)
 		}
 		s.running = max(0, min(a.Running, market.MaxSlots))
-		t.slots = append(t.slots, s)
 		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
 			t.least, t.common = i, c
 		}
