@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -91,29 +90,6 @@ func TestATaskOfWhichNobodyKnowsIsLookedFor(t *testing.T) {
 			t.Errorf("a silent agent: %v", err)
 		}
 		asks("taken", bus.CodeUnknown, bus.AgainHeard)
-	})
-}
-
-// However many tasks end so, a bounded number is remembered.
-func TestDoubtsAreBounded(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *scene) {
-		n := 0
-		s.door = func(m bus.Msg, task *bus.Task) {
-			n += task.Again
-			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "h",
-				Code: bus.CodeUnknown, Message: "the door closes"}})
-		}
-		for range 2 {
-			for i := range 5000 {
-				s.c.Ask(t.Context(), bus.Task{ID: fmt.Sprint("t", i), Body: body})
-				if i%500 == 0 {
-					time.Sleep(time.Millisecond)
-				}
-			}
-		}
-		if n > 4096 {
-			t.Errorf("%d of 5000 tasks were remembered", n)
-		}
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	doubtFor  = 10 * time.Minute // then hubs have forgotten its id, too
-	maxDoubts = 4096
+	maxDoubts = 1 << 15          // as many tasks as a gateway has at once, unless it is told to have more
 )
 
 // doubt is a task of which nobody has said what became of it.
