@@ -105,7 +105,7 @@ func exported(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string][]string{}
+	out := map[string][]string{"up": {"instance", "job"}} // Prometheus's own
 	for _, row := range metric.FindAllStringSubmatch(string(text), -1) {
 		names := regexp.MustCompile(`\w+`).FindAllString(row[3], -1)
 		out[row[1]] = names

@@ -52,12 +52,23 @@ souk_hub_policies_off{hub="math"} 0
 souk_agentd_policies_off 0
 `
 
+// standby is the page of a hub that stands by in that market, as a process of its own.
+const standby = `
+souk_hub_leading{hub="math"} 0
+souk_ready 0
+souk_connected{to="nats"} 1
+`
+
+// gone is the ill of a market whose standby is not there.
+const gone = "gone"
+
 // ills has for each alert the lines that take the place of those of the same name and labels; a line that
 // begins with ! goes.
 var ills = map[string]string{
 	"SoukHubNotLed":      `!souk_hub_leading{hub="math"}`,
 	"SoukTreasuryNotLed": "souk_treasury_leading 0",
 	"SoukNotReady":       "souk_ready 0",
+	"SoukGone":           gone,
 	"SoukDisconnected":   `souk_connected{to="nats"} 0`,
 	"SoukFault":          `souk_hub_faults_total{hub="math"} @`,
 	"SoukContradiction":  `souk_checkpoint_contradicted{journal="math"} 1`,
@@ -122,7 +133,13 @@ func TestEachAlertFiresAndFallsSilent(t *testing.T) {
 	play := func(ill string, most int, until func([]string) bool) []string {
 		var now []string
 		for range most {
-			p.take("a", page(ill, scrape))
+			if ill == gone {
+				p.take("a", page("", scrape))
+				p.up("b", 0)
+			} else {
+				p.take("a", page(ill, scrape))
+				p.take("b", []byte(standby))
+			}
 			scrape++
 			p.evaluate()
 			if now = p.firing(); until(now) {

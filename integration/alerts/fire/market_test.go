@@ -123,7 +123,7 @@ func TestFaultsOfARunningMarket(t *testing.T) {
 	}
 	for _, fault := range []struct{ process, alert string }{
 		{"hub-math", "SoukHubNotLed"}, {"treasury", "SoukTreasuryNotLed"}, {"engine-1", "SoukEngineDown"},
-		{"infra", "SoukDisconnected"},
+		{"infra", "SoukDisconnected"}, {"gateway", "SoukGone"},
 	} {
 		pid := c.pids[fault.process]
 		if pid == 0 {

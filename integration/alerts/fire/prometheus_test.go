@@ -117,6 +117,20 @@ func (p *prometheus) take(instance string, page []byte) {
 	if err := add.Commit(); err != nil {
 		p.t.Fatal(err)
 	}
+	p.up(instance, 1)
+}
+
+// up adds whether a target was reached, 1 or 0, as Prometheus itself does.
+func (p *prometheus) up(instance string, reached float64) {
+	p.t.Helper()
+	add := p.db.Appender(context.Background())
+	of := labels.FromStrings(labels.MetricName, "up", "instance", instance)
+	if _, err := add.Append(0, of, p.now.UnixMilli(), reached); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := add.Commit(); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // scrape reads targets, each within a second, and adds what they say.
@@ -125,12 +139,15 @@ func (p *prometheus) scrape(targets []string) {
 	for _, at := range targets {
 		r, err := client.Get("http://" + at + "/metrics")
 		if err != nil {
+			p.up(at, 0)
 			continue
 		}
 		page, err := io.ReadAll(io.LimitReader(r.Body, 8<<20))
 		r.Body.Close()
 		if err == nil && r.StatusCode == http.StatusOK {
 			p.take(at, page)
+		} else {
+			p.up(at, 0)
 		}
 	}
 }

@@ -31,9 +31,14 @@ func TestGrafanaFiles(t *testing.T) {
 	}
 }
 
-// Each alert has one name, says what is wrong and what to do first, and each panel what one reads there.
+// Each alert has one name, says what is wrong and what to do first, by sections that the runbook has; and
+// each panel says what one reads there.
 func TestEverythingSaysWhatItIs(t *testing.T) {
-	names := map[string]bool{}
+	runbook, err := os.ReadFile("../../../deploy/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, section := map[string]bool{}, regexp.MustCompile(`\(runbook(?:: ([^)]*))?\)`)
 	for _, a := range Alerts() {
 		if names[a.Name] || !regexp.MustCompile(`^Souk[A-Z][A-Za-z]+$`).MatchString(a.Name) {
 			t.Errorf("alert %q: its name", a.Name)
@@ -41,6 +46,11 @@ func TestEverythingSaysWhatItIs(t *testing.T) {
 		names[a.Name] = true
 		if a.Summary == "" || a.Do == "" || a.Severity != Page && a.Severity != Ticket {
 			t.Errorf("alert %s: %+v", a.Name, a)
+		}
+		for _, m := range section.FindAllStringSubmatch(a.Do, -1) {
+			if !regexp.MustCompile(`(?m)^#+ ` + regexp.QuoteMeta(m[1]) + `$`).Match(runbook) {
+				t.Errorf("alert %s: the runbook has no section %q", a.Name, m[1])
+			}
 		}
 	}
 	for _, d := range Dashboards() {

@@ -81,9 +81,13 @@ func Alerts() []Alert {
 			"souk status names the hub; start it, or its standby, and read its log (runbook: A hub that is lost)."},
 		{"SoukTreasuryNotLed", "count(max_over_time(souk_treasury_leading[1h])) unless (sum(souk_treasury_leading) == 1)",
 			"20s", Page, "No treasury leads, or two do: no deposit, allotment or refund is made.",
-			"Start it, or its standby; hubs go on with what they were allotted (runbook: The treasury is lost)."},
-		{"SoukNotReady", "souk_ready == 0", "1m", Page, "{{ $labels.instance }} is not ready.",
-			"GET /readyz there says why."},
+			"Start it on its own journal; hubs go on with what they were allotted (runbook: The treasury's journal is lost)."},
+		{"SoukGone", "(up == 0) and on (instance) max_over_time(souk_ready[1d])", "10s", Page, "{{ $labels.instance }} " +
+			"does not answer: the process has ended, or hangs, or its machine is not reached.",
+			"souk status names what is missing; start it, and read its log."},
+		// one that stands by is not ready, and is to be so
+		{"SoukNotReady", "(souk_ready == 0) unless on (instance) (souk_hub_leading == 0 or souk_treasury_leading == 0)",
+			"1m", Page, "{{ $labels.instance }} is not ready.", "GET /readyz there says why (runbook: Not ready)."},
 		{"SoukDisconnected", "souk_connected == 0", "20s", Page, "{{ $labels.instance }} has no connection to " +
 			"{{ $labels.to }}.", "See that the server runs and is reached from there, and that the creds are good " +
 			"(souk auth list)."},
@@ -96,10 +100,10 @@ func Alerts() []Alert {
 			"are not cosigned: what is new cannot be proved yet.",
 			"See that its witnesses run: hub and treasury are each other's, others stand in the policy."},
 		{"SoukJournalBroken", "souk_journal_broken > 0", "", Page, "Journal {{ $labels.journal }} takes nothing more: " +
-			"an append failed.", "Look at its disk, mend it, and start the process anew (runbook: Disk full)."},
+			"an append failed.", "Look at its disk, mend it, and start the process anew (runbook: A full disk)."},
 		{"SoukDiskLow", "souk_journal_disk_free_bytes < 2 * souk_journal_disk_needed_bytes", "1m", Page,
 			"The disk of journal {{ $labels.journal }} is nearly full: below what it needs nothing new is taken.",
-			"Make room; archive segments that are covered by a snapshot (runbook: Disk full)."},
+			"Make room, but never by a journal's segments, which all stay (runbook: A full disk)."},
 		{"SoukSyncSlow", "histogram_quantile(0.99, sum by (journal, le) (rate(souk_journal_sync_seconds_bucket[5m]))) > 0.25",
 			"5m", Ticket, "Syncs of journal {{ $labels.journal }} take long, and every task waits for one.",
 			"See who else writes to its disk; a journal wants one of its own, with a durable cache."},
@@ -107,7 +111,7 @@ func Alerts() []Alert {
 			"GET /readyz there says why."},
 		{"SoukCredentialsEnd", "souk_credentials_expire_seconds < 14 * 86400", "", Ticket, "The {{ $labels.of }} of " +
 			"{{ $labels.instance }} end in {{ $value | humanizeDuration }}.",
-			"souk auth renew, and give the process the new file (runbook: Credentials)."},
+			"souk auth renew, and give the process the new file (runbook: Keys)."},
 		{"SoukEngineDown", `souk_agentd_state{state="unhealthy"} > 0`, "1m", Ticket, "The engine of {{ $labels.agent }} " +
 			"is not well; its slots are not sold.", "Look at the engine's log; agentd sells again as soon as it answers."},
 		{"SoukAgentUnsold", `(souk_agentd_claimed == 0) and on (agent) (souk_agentd_state{state="ready"} == 1)`, "2m", Ticket,
@@ -133,7 +137,7 @@ func Alerts() []Alert {
 		{"SoukNATSSlow", "increase(souk_infra_nats_slow_consumers_total[10m]) > 0", "", Ticket, "NATS closed a connection " +
 			"that did not read.", "Its log names it; that process lacks a core, or its network is slow."},
 		{"SoukEtcdFull", "souk_infra_etcd_db_bytes > 0.8 * souk_infra_etcd_quota_bytes", "1m", Ticket, "etcd is nearly " +
-			"full; then it takes nothing more.", "Compact and defragment it, or raise its quota (runbook)."},
+			"full; then it takes nothing more.", "Compact and defragment it, or raise its quota (runbook: A full etcd)."},
 		{"SoukGatewayFull", "souk_gateway_memory_bytes > 0.9 * souk_gateway_memory_limit_bytes", "1m", Ticket,
 			"A gateway has nearly all the memory that it may take: new requests are refused beyond.",
 			"Raise gateway.max_memory, or add a gateway."},
