@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -147,7 +146,7 @@ func (f *figures) collect() []byte {
 var (
 	families  metrics.Set
 	buildInfo = families.Gauge("souk_build_info", "Always 1: the labels say which part of the market the process is, "+
-		"and of which version.", "part", "version", "goversion")
+		"of which version, and of which commit.", "part", "version", "commit", "goversion")
 	isReady = families.Gauge("souk_ready", "1 where the process is ready, as /readyz says, else 0.")
 )
 
@@ -170,9 +169,9 @@ var (
 
 // observe has the figures say what every process has.
 func (h *health) observe() {
-	version, _, _ := strings.Cut(h.version, " ")
+	version, commit := Build()
 	families.Observe(h.figures.meter(), func(say metrics.Say) {
-		say(buildInfo, 1, h.name, version, runtime.Version())
+		say(buildInfo, 1, h.name, version, commit, runtime.Version())
 		say(isReady, metrics.Bool(h.report().Ready))
 	})
 }
