@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Pages of a market that is well, and for each alert what is otherwise where it is to fire. @ stands for
@@ -156,9 +157,14 @@ func TestEachAlertFiresAndFallsSilent(t *testing.T) {
 			t.Errorf("there is no alert %s", name)
 			continue
 		}
+		begun := scrape
 		now := play(ills[name], 60, func(now []string) bool { return len(now) > 0 })
 		if !slices.Equal(now, []string{name}) {
 			t.Errorf("%s: %v fire", name, now)
+		}
+		// the first scrape comes a step after the ill at most, and so does the first evaluation after that
+		if took := time.Duration(2+scrape-begun-1) * step; name == "SoukGone" && took > 30*time.Second {
+			t.Errorf("%s fires up to %v after a part is gone, want 30 s at most", name, took)
 		}
 		if now := play("", 400, func(now []string) bool { return len(now) == 0 }); len(now) > 0 {
 			t.Errorf("%s: when it is over %v fire", name, now)
