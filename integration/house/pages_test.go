@@ -40,6 +40,42 @@ func TestPagesLinkWhatIsThere(t *testing.T) {
 	}
 }
 
+// A row of a table is one line, with a cell for each of its headings.
+func TestTablesAreWhole(t *testing.T) {
+	eachFile(t, ".md", 20, func(path string, data []byte) {
+		for _, row := range brokenRows(string(data)) {
+			t.Errorf("%s: %s", path, row)
+		}
+	})
+	sample := "| a | b |\n|---|--:|\n| 1 `x|y` | \\| |\n\n    | x\n\n| c |\n|---|\n| 1 |\n"
+	if got := brokenRows(sample); got != nil {
+		t.Errorf("good rows are named: %q", got)
+	}
+	if got := brokenRows("| a | b |\n|---|---|\n| 1 |\n| 2 | two,\n\tthree |\n"); len(got) != 2 {
+		t.Errorf("of two broken rows are named: %q", got)
+	}
+}
+
+// brokenRows are the rows of a page's tables that have too few cells or too many, and those in two lines.
+func brokenRows(page string) (broken []string) {
+	cells := 0
+	for line := range strings.Lines(codeLines.ReplaceAllString(page, "")) {
+		line = strings.TrimSuffix(line, "\n")
+		if !strings.HasPrefix(line, "|") {
+			cells = 0
+			continue
+		}
+		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+		if cells == 0 {
+			cells = n
+		}
+		if n != cells || !strings.HasSuffix(line, "|") {
+			broken = append(broken, line)
+		}
+	}
+	return broken
+}
+
 // What each role may write and read in etcd stands in the manual as bus.AccessOf has it, key by key.
 func TestTheTableOfRolesInEtcd(t *testing.T) {
 	page, err := os.ReadFile("../../deploy/README.md")

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"souk/integration/lab/compare"
+	"souk/integration/lab/papers"
 )
 
 // Every page is made by a command that there is, with flags that it has, and stands on the front page.
@@ -28,6 +31,24 @@ func TestPagesHaveTheirCommands(t *testing.T) {
 		apart := []string{"bench", "load", "engines", "fit", "servers"} // some of them need running servers
 		if made == slices.Contains(apart, e.Name) {
 			t.Errorf("%s: made by lab pages: %v", e.Name, made)
+		}
+	}
+}
+
+// The pages that are made of other pages are what these make of them.
+func TestPagesOfPagesAreOfThosePages(t *testing.T) {
+	const dir = "../results"
+	list, err := papers.Page(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := compare.Front(dir, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, is := range map[string]string{"papers.md": list.Markdown(), "README.md": first.Markdown()} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != is {
+			t.Errorf("%s is not of the pages beside it, %v: lab experiment papers --out integration/results", name, err)
 		}
 	}
 }

@@ -170,10 +170,8 @@ func next(set int) float64 {
 const elsewhere = `
 ## Figs. 5, 6 and 7
 
-They are made by ` + "`lab economics`" + `: strategies of liars (Fig. 5),
-	the number of clusters (Fig. 6) and how they are cut
-(Fig. 7),
-	each beside the paper's max-flow where that decides: [economics](economics.md). All papers' figures stand on
+They are made by ` + "`lab economics`" + `: strategies of liars (Fig. 5), the number of clusters (Fig. 6) and how they are cut
+(Fig. 7), each beside the paper's max-flow where that decides: [economics](economics.md). All papers' figures stand on
 [papers](papers.md).
 
 `
@@ -183,19 +181,12 @@ const corrections = `## Where this market differs from the paper, and why
 | of the paper | what is wrong with it | here |
 |---|---|---|
 | Theorem 4.1: min-cost max-flow maximises welfare | It is false for the network as printed: a *max*-flow serves as many as can be. With t1 worth 10 on A and 1 on B, and t2 worth 5 on A, it serves both for 6, where t1 on A alone is worth 10; and then charges t2 9 for a value of 5. | every task may stay out at no weight: the greatest weight (` + "`market/flow`" + `) |
-| Eq. 8, solved again without each task | right where the allocation is,
-	at N + 1 solves | one pass for the least prices, the same integers,
-	which a stranger checks without solving (` + "`market/certify`" + `) |
-| Theorem 4.2: truth is dominant for a client | true of one task a client and a round,
-	at the predicted cost. Of several tasks at once it is manipulable task by task; across rounds no theorem speaks | the externality of all tasks of a client together (` + "`clarke: client`" + `); what lies gain over many rounds is measured, on [economics](economics.md) |
+| Eq. 8, solved again without each task | right where the allocation is, at N + 1 solves | one pass for the least prices, the same integers, which a stranger checks without solving (` + "`market/certify`" + `) |
+| Theorem 4.2: truth is dominant for a client | true of one task a client and a round, at the predicted cost. Of several tasks at once it is manipulable task by task; across rounds no theorem speaks | the externality of all tasks of a client together (` + "`clarke: client`" + `); what lies gain over many rounds is measured, on [economics](economics.md) |
 | Theorem 4.3: no deficit | true at predicted cost alone. If the client pays the quote and the agent what it used, errors of prediction make deficits | the same integer on both sides, metered or quoted |
-| which of several optima | not said, and solvers differ | a second word of each weight,
-	by a seed that is fixed before: an auditor on another machine finds the same awards |
-| agents' costs are honest | assumed,
-	not shown; under VCG an agent gains by asking more | ` + "`pricing: tariff`" + ` and ` + "`posted`" + `,
-	where no owner's lie pays in a round |
-| Eq. 1 adds a share and seconds | they have no common unit | worth, delta and patience make it money,
-	exact in whole nano-credits |
+| which of several optima | not said, and solvers differ | a second word of each weight, by a seed that is fixed before: an auditor on another machine finds the same awards |
+| agents' costs are honest | assumed, not shown; under VCG an agent gains by asking more | ` + "`pricing: tariff`" + ` and ` + "`posted`" + `, where no owner's lie pays in a round |
+| Eq. 1 adds a share and seconds | they have no common unit | worth, delta and patience make it money, exact in whole nano-credits |
 | congestion is a feature of the predictor alone | all of one batch see the same idle engine and go there | later slots of an engine carry a toll, which is part of the weight and is paid |
 | a batch of 16 or 10 ms | who finds a slot free waits for nothing | a task that meets a free slot is cleared at once |
 | Fig. 5: strategies of whole groups over 100 rounds | a group's profit is no proof of dominance | every client in turn lies alone, in one round, and the round is cleared again |
@@ -211,14 +202,11 @@ func (r *Results) beyond() string {
   %.0f %%.
 * **First tokens**: its engines are RTX 4090 and RTX 6000 under a load that it does not say; these are simulated, of a
   faster card, and hold no client's HTTP. Orders can be compared, not milliseconds.
-* **KV share on HotpotQA**: a question a dialogue, over paragraphs of its own,
-	and here no two dialogues have a block in
+* **KV share on HotpotQA**: a question a dialogue, over paragraphs of its own, and here no two dialogues have a block in
   common; what it finds there (%.3f and less) are templates and passages that questions share.
 * **Number of engines**: it decides what random routing finds in caches, and the paper does not say it.
-* **The paper's routers** but random and its own learn from recorded answers,
-	as [routers](routers.md) judges them. Here they are
-  small and know other answers than the paper's,
-	so their figures are not those of its authors' models; that they are
+* **The paper's routers** but random and its own learn from recorded answers, as [routers](routers.md) judges them. Here they are
+  small and know other answers than the paper's, so their figures are not those of its authors' models; that they are
   blind to load and caches is as published.
 * **Payments** (Eq. 8) move no task, so the paper's router is played without them; who pays what is on
   [economics](economics.md).

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"souk/hub/predict/tree"
 	"souk/integration/lab/learned"
 	"souk/integration/lab/runs"
 	"souk/integration/lab/traces"
@@ -217,6 +218,20 @@ func TestWhatLearnedRoutersRead(t *testing.T) {
 				t.Fatalf("%s: turn %d of caller %d is read otherwise", name, q.Turn, q.Caller)
 			}
 		}
+	}
+}
+
+// An agent's trees learn of its own tasks alone, each of its own quality, and expect what came.
+func TestTreesOfAnAgent(t *testing.T) {
+	p, x := newEq5(tree.Default(), 2), make([]float64, features)
+	for range 50 {
+		p.ended(0, x, expected{1, 10, 0.5})
+	}
+	if got := p.expect(0, x); math.Abs(got.latency-1)+math.Abs(got.cost-10)+math.Abs(got.quality-0.5) > 0.1 {
+		t.Errorf("of what came 50 times it expects %+v", got)
+	}
+	if got := p.expect(1, x); got != (expected{}) {
+		t.Errorf("the other agent, which did nothing, expects %+v", got)
 	}
 }
 

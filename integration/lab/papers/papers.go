@@ -128,6 +128,12 @@ claimed, and %d are not made.
 // untold is said of a claim on which runs of the same seeds do not decide.
 const untold = "cannot be told"
 
+// drawn holds what claims say that are of figures, not of the table, and the section that has its plot.
+var drawn = []struct{ says, part, section string }{
+	{"NMAE", "Fig. 3", "coqa by turn"},
+	{"welfare", "Fig. 4", "Welfare on coqa"},
+}
+
 // judged are claims that their own page has judged.
 func (p *pages) judged(name, section string, count map[string]int) (rows [][]string, err error) {
 	all, err := p.tables(name)
@@ -150,8 +156,14 @@ func (p *pages) judged(name, section string, count map[string]int) (rows [][]str
 				held = fails
 			}
 			count[held]++
-			rows = append(rows, []string{"5.2 to 5.4", r[0], r[1], r[2], held, link(name, section, false) +
-				"`lab experiment iemas`", ""})
+			part, where := "Table 1", link(name, section, false)
+			for _, f := range drawn {
+				if strings.Contains(r[0], f.says) {
+					part, where = f.part, link(name, f.section, true)
+					break
+				}
+			}
+			rows = append(rows, []string{part, r[0], r[1], r[2], held, where + "`" + experiment + "`", ""})
 		}
 	}
 	return rows, nil

@@ -109,6 +109,15 @@ func TestThePapersAreOnThePage(t *testing.T) {
 			t.Errorf("%s is not on the page", want)
 		}
 	}
+	for _, row := range []string{"Table 1 | IEMAS finds most", "Fig. 3 | its trees' NMAE of quality",
+		"Fig. 4 | IEMAS has most welfare"} {
+		_, after, there := strings.Cut(text, "\n| "+row)
+		after, _, _ = strings.Cut(after, "\n")
+		plot := strings.Contains(after, ", with a plot: ")
+		if !there || plot != strings.HasPrefix(row, "Fig.") {
+			t.Errorf("%s: there %v, with a plot %v", row, there, plot)
+		}
+	}
 	empty, err := Page(t.TempDir())
 	if err != nil || !slices.Contains(strings.Fields(empty.Markdown()), "papers") {
 		t.Errorf("without pages: %v", err)
