@@ -44,15 +44,20 @@ func (s *Shares) Ended(now int64, client string, kept time.Duration) {
 	if s.ended == nil {
 		s.ended = bounded.New[string, string, share](mostShares, 1)
 	}
-	s.ended.Put(client, client, share{s.Of(now, client) + partOf(kept), now}, 1)
+	x, _ := s.ended.Add(client, client)
+	*x = share{x.faded(now) + partOf(kept), now}
 }
 
 // Of returns the faded part of a client's ended tasks.
 func (s *Shares) Of(now int64, client string) float64 {
 	if x := s.ended.Peek(client); x != nil {
-		return x.slots * float64(lately) / float64(int64(lately)+max(0, now-x.at))
+		return x.faded(now)
 	}
 	return 0
+}
+
+func (x *share) faded(now int64) float64 {
+	return x.slots * float64(lately) / float64(int64(lately)+max(0, now-x.at))
 }
 
 // usualService counts for a slot that a task is given in the moment.

@@ -25,21 +25,23 @@ const (
 
 // handOut dispatches the task of a hold to its agent.
 func (r *Room) handOut(h *Hold) {
-	c := &h.Rec
-	d := bus.Dispatch{Kind: c.Kind, Domain: r.turn.Domain, Epoch: r.turn.Epoch, Journal: r.turn.Journal,
-		Round: c.Round, Hold: h.ID, Index: h.Index, Boot: c.Boot, Task: *h.Msg, Earlier: h.Task.Earlier,
-		Model: c.Model, MaxTokens: c.MaxTokens, Asserted: c.Asserted,
-		Price: c.Price, Tariff: c.Tariff, Settle: c.Settle, Quoted: c.Quoted, Premium: c.Premium, Fee: c.Fee,
+	c, out := &h.Rec, &r.turn.Out
+	out.Dispatches = append(out.Dispatches, bus.Dispatch{Kind: c.Kind, Domain: r.turn.Domain,
+		Epoch: r.turn.Epoch, Journal: r.turn.Journal, Round: c.Round, Hold: h.ID, Index: h.Index,
+		Boot: c.Boot, Task: *h.Msg, Earlier: h.Task.Earlier, Model: c.Model, MaxTokens: c.MaxTokens,
+		Asserted: c.Asserted, Price: c.Price, Tariff: c.Tariff, Settle: c.Settle, Quoted: c.Quoted,
+		Premium: c.Premium, Fee: c.Fee,
 		CostCap: c.Amount - c.Premium, Cached: h.Verified, SlotPrice: h.Award.SlotPrice, Toll: h.Award.Toll,
-		Own: h.Own, TimeoutMS: min(max(1, h.Timeout.Milliseconds()), bus.MaxPatient)}
+		Own: h.Own, TimeoutMS: min(max(1, h.Timeout.Milliseconds()), bus.MaxPatient)})
+	d := &out.Dispatches[len(out.Dispatches)-1]
 	d.FirstMS, d.WatchMS = min(h.First.Milliseconds(), d.TimeoutMS), min(h.Watch.Milliseconds(), d.TimeoutMS)
 	d.LimitMS = min(h.Limit.Milliseconds(), d.TimeoutMS)
 	if d.Task.Inbox, d.Task.Voucher, d.Task.Tags = "", nil, ""; h.Msg.Carried() > 0 {
 		d.Whole = h.Task.Whole
 	}
-	placed, out := r.hub.HandOut(h, &d), &r.turn.Out
+	placed := r.hub.HandOut(h, d)
 	placed.Free = placed.Free && !h.Repeated()
-	out.Dispatches, out.Placed = append(out.Dispatches, d), append(out.Placed, placed)
+	out.Placed = append(out.Placed, placed)
 }
 
 // Covers returns how many of so many prompt tokens the hold has room for, beside a first token.
