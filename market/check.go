@@ -255,8 +255,7 @@ func (ws *workspace) certify(r *Round, o *Outcome) error {
 		last, ws.second[a] = a, t.Rank
 	}
 	ans.Second = ws.second
-	keys := r.tieKeys(l.seats)
-	in.Hash = keys.hash
+	in.Hash = r.ties(l.seats)
 	return ws.checker.Check(in, *ans)
 }
 

@@ -183,14 +183,7 @@ func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 	if err := ws.solver.Solve(&p, stop); err != nil {
 		return Outcome{}, err
 	}
-	var keys tieKeys
-	hash := func(task, seat int32) uint64 {
-		if keys.task == nil {
-			keys = r.tieKeys(l.seats)
-		}
-		return keys.hash(task, seat)
-	}
-	second := ws.solver.Settle(&p, hash)
+	second := ws.solver.Settle(&p, r.ties(l.seats))
 	ws.proof = ws.solver.Witnesses(ws.proof)
 	o := ws.outcome(r, second)
 	if r.Rule.Clarke == ClarkeClient {

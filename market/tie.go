@@ -91,6 +91,17 @@ func (r *Round) tieKeys(seats []seat) tieKeys {
 	return k
 }
 
+// ties returns the tie-break's hash, whose keys are made once it is asked: few rounds have a tie.
+func (r *Round) ties(seats []seat) func(task, seat int32) uint64 {
+	var keys tieKeys
+	return func(task, seat int32) uint64 {
+		if keys.task == nil {
+			keys = r.tieKeys(seats)
+		}
+		return keys.hash(task, seat)
+	}
+}
+
 // hash is 64 bits for a task in a seat, by which equals are told apart.
 func (k *tieKeys) hash(task, seat int32) uint64 {
 	t, s, at := k.task[task], k.seat[seat], k.seats[seat]
