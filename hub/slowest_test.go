@@ -95,7 +95,7 @@ func TestACutTeaches(t *testing.T) {
 	}
 	start := func(answers int) *house {
 		h := newHouse(t, func(c *hub.Config) {
-			c.SlowestITL, c.Silence, c.Suspect = time.Second, time.Hour, time.Hour
+			c.SlowestITL, c.Silence, c.Suspect = hub.Default().SlowestITL, time.Hour, time.Hour
 		})
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 		for i := range answers {

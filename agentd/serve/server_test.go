@@ -823,8 +823,12 @@ func TestStalledEngine(t *testing.T) {
 				&agentd.EngineError{Code: bus.CodeEngineFailed, Message: "silent", Stalled: true}
 		}
 		o.engine.acts = []act{stall, stall, stall, speak(0, "x")}
+		d.Task.Request = "req-7"
 		o.dispatch(d)
 		pass(100 * time.Millisecond)
+		if log := o.log.String(); !strings.Contains(log, "request=req-7") {
+			t.Errorf("its log does not say whose request failed:\n%s", log)
+		}
 		if got := o.server.Stats().Agents[0].State; got != bus.StateUnhealthy {
 			t.Errorf("state %s", got)
 		}

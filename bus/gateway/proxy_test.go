@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net"
@@ -110,6 +111,19 @@ func TestWhoAsks(t *testing.T) {
 		r := &http.Request{RemoteAddr: c.from, Header: http.Header{"X-Forwarded-For": c.said}}
 		if got := s.asker(r); got != c.want {
 			t.Errorf("from %s with %q: %s, want %s", c.from, c.said, got, c.want)
+		}
+	}
+	for from, lines := range map[string]int{"10.0.0.7:5": 1, "192.0.2.1:5": 0} { // a stranger is no proxy
+		var log bytes.Buffer
+		s := &Server{proxies: proxies, d: Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		for _, scheme := range []string{"https", "http", "http"} {
+			s.asker(&http.Request{RemoteAddr: from, Header: http.Header{"X-Forwarded-Proto": {scheme}}})
+			if scheme == "https" && log.Len() > 0 {
+				t.Errorf("with TLS before it: %s", &log)
+			}
+		}
+		if n := strings.Count(log.String(), "cross the network in clear"); n != lines {
+			t.Errorf("requests that %s took without TLS: %d lines, want %d", from, n, lines)
 		}
 	}
 	if proxies.have(netip.Addr{}) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -45,5 +46,23 @@ func TestEveryAnswerNamesItsRequest(t *testing.T) {
 				seen[got] = true
 			}
 		}
+	}
+}
+
+// Where its configuration says so, a journal has hashes of what a client says of itself: nothing can be read
+// there, and two clients' users of one name are not told to be one.
+func TestTagsAreHashedWhereTheGatewayIsToldTo(t *testing.T) {
+	tags, kept := []bus.Tag{{Name: "user", Value: "ann"}}, map[string]string{}
+	for _, hash := range []bool{false, true} {
+		for _, client := range []string{"dev", "other"} {
+			var task bus.Task
+			s := &Server{c: Config{HashTags: hash}}
+			s.label(&task, new(request), &bus.APIKey{ID: "k", Client: client}, tags)
+			kept[fmt.Sprint(client, hash)] = task.Tags
+		}
+	}
+	if kept["devfalse"] != "user=ann" || kept["otherfalse"] != "user=ann" ||
+		!strings.HasPrefix(kept["devtrue"], "user=~") || kept["devtrue"] == kept["othertrue"] {
+		t.Errorf("tags are kept as %q", kept)
 	}
 }

@@ -3,10 +3,12 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/gateway"
 )
@@ -32,6 +34,30 @@ func TestALargeBodyReachesTheEngine(t *testing.T) {
 		if r.status != 200 || strings.Count(r.body, `"finish_reason":"length"`) != 2 {
 			t.Errorf("%s: %d %.300s", more, r.status, r.body)
 		}
+	}
+}
+
+// A prompt of 175,000 tokens reaches an engine that has room for 262,144, by the limit that a gateway has of
+// itself.
+func TestALongPromptReachesALongContext(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
+	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b", MaxModelLen: 262_144})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close() })
+	server := httptest.NewServer(engine)
+	t.Cleanup(server.Close)
+	h := start(t, strings.NewReplacer("{profile: steady}", `{url: "`+server.URL+`"}`,
+		"gateway: {max_body: 524288}", "").Replace(one))
+	*h.canaries = append(*h.canaries, "information information")
+	const word = " information" // one token of twelve bytes
+	r := h.do("POST", "/v1/chat/completions", `{"max_tokens":3,"messages":[{"role":"user","content":"`+
+		strings.Repeat(word, 175_000)+`"}]}`, h.key)
+	if r.status != 200 || r.object(t).Usage["prompt_tokens"].(float64) < 175_000 {
+		t.Errorf("%d %.300s", r.status, r.body)
 	}
 }
 

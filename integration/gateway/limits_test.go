@@ -207,3 +207,19 @@ func TestAKeyThatIsYoung(t *testing.T) {
 		t.Errorf("a key that was revoked: status %d", status)
 	}
 }
+
+// A market's own gateway has the settings of one that runs by itself: here it shows where its time goes.
+func TestAMarketShowsTheProfilesOfItsGateway(t *testing.T) {
+	h := start(t, strings.Replace(one, "gateway: {", `gateway: {pprof: "127.0.0.1:0", `, 1))
+	_, at, _ := strings.Cut(h.log.String(), `msg="profiles open" at=`)
+	at, _, _ = strings.Cut(at, "\n")
+	r, err := http.Get(at + "goroutine?debug=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(body), "goroutine profile") {
+		t.Errorf("%s: %d %.100s %v", at, r.StatusCode, body, err)
+	}
+}
