@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -244,9 +245,10 @@ func (c *cluster) place(address string) (string, error) {
 		}
 	}
 	for range 100 {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		// below those that the system hands out, so that nobody has it before its process does
+		l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(10_000+rand.IntN(20_000))))
 		if err != nil {
-			return "", fmt.Errorf("no free port on %s: %w: write another address", host, err)
+			continue
 		}
 		got := l.Addr().String()
 		l.Close()
@@ -257,7 +259,7 @@ func (c *cluster) place(address string) (string, error) {
 			return got, nil
 		}
 	}
-	return "", fmt.Errorf("no free port on %s: end what holds them, or write another address", host)
+	return "", fmt.Errorf("no free port on %s: end what holds them, or write another address: %w", host, err)
 }
 
 // engine is the process of a simulated engine.
