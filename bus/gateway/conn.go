@@ -51,9 +51,8 @@ func (l counting) Accept() (net.Conn, error) {
 			c.Close()
 			continue
 		}
-		n := &conn{Conn: c, memory: l.memory, traffic: l.traffic}
+		n := &conn{Conn: c, memory: l.memory, traffic: l.traffic, takes: l.each}
 		l.traffic.conns.Add(1)
-		n.takes.Store(int64(l.each))
 		if l.only != nil {
 			n.stranger = !l.only.have(addressIn(c.RemoteAddr().String()))
 		}
@@ -65,21 +64,28 @@ func (l counting) Accept() (net.Conn, error) {
 // counts what has come, and hangs up where there is no room for that.
 type conn struct {
 	net.Conn
-	memory  *memory
-	traffic *measures
-	closed  sync.Once
-	serving atomic.Bool
-	came    atomic.Int64 // of a header: what it takes
-	takes   atomic.Int64 // beside connCost, until it is closed
-
+	memory   *memory
+	traffic  *measures
 	stranger bool                  // it comes without TLS, and of no proxy's
 	shown    atomic.Pointer[shown] // by its last request whose key was well-formed
+
+	mu      sync.Mutex // with HTTP/2 it is read while requests begin and end
+	serving bool
+	closed  bool
+	came    int // of a header: what it takes
+	takes   int // beside connCost, until it is closed
 }
 
 // Close gives back what it takes.
 func (c *conn) Close() error {
-	c.closed.Do(func() { c.traffic.conns.Add(-1) })
-	c.memory.add(-int(c.takes.Swap(0)))
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.traffic.conns.Add(-1)
+		c.memory.add(-c.takes)
+		c.forget()
+	}
+	c.mu.Unlock()
 	return c.Conn.Close()
 }
 
@@ -89,28 +95,42 @@ const freeHeader = 4 << 10
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.traffic.came.Add(int64(n))
-	if n == 0 || c.serving.Load() {
-		return n, err
-	}
-	before := max(freeHeader, c.came.Load())
-	now := c.came.Add(int64(n + bytes.Count(p[:n], []byte{'\n'})*(fieldCost+16)))
-	if more := max(freeHeader, now) - before; more > 0 && !c.memory.takeHeader(int(more)) {
-		c.came.Add(-more)
-		c.forget()
+	if n > 0 && !c.count(n+bytes.Count(p[:n], []byte{'\n'})*(fieldCost+16)) {
 		c.Conn.Close() // an answer would wait for whoever only writes
 		return 0, io.EOF
 	}
 	return n, err
 }
 
-// begin notes that a request's handler runs; end, that it has ended, or the connection has.
-func (c *conn) begin() { c.serving.Store(true); c.forget() }
-func (c *conn) end()   { c.serving.Store(false); c.forget() }
-
-func (c *conn) forget() {
-	if n := c.came.Swap(0) - freeHeader; n > 0 {
-		c.memory.leaveHeader(int(n))
+// count counts n more bytes of a header, if there is room for them.
+func (c *conn) count(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.serving || c.closed {
+		return true
 	}
+	if more := max(freeHeader, c.came+n) - max(freeHeader, c.came); more > 0 && !c.memory.takeHeader(more) {
+		c.forget()
+		return false
+	}
+	c.came += n
+	return true
+}
+
+// serve notes whether a request's handler runs.
+func (c *conn) serve(runs bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serving = runs
+	c.forget()
+}
+
+// forget gives back what came of a header. The lock is held.
+func (c *conn) forget() {
+	if c.came > freeHeader {
+		c.memory.leaveHeader(c.came - freeHeader)
+	}
+	c.came = 0
 }
 
 type connKey struct{}
@@ -129,6 +149,6 @@ func beneath(c net.Conn) net.Conn {
 
 func changed(c net.Conn, state http.ConnState) {
 	if c, ok := beneath(c).(*conn); ok && state != http.StateActive && state != http.StateNew {
-		c.end()
+		c.serve(false)
 	}
 }

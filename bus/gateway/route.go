@@ -84,7 +84,7 @@ func (s *Server) routes() http.Handler {
 		}
 		tidy(r.URL)
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-			c.begin()
+			c.serve(true)
 		}
 		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0, of: requestOf(r)}
 		w.Header()[requestHeader] = []string{body.of.id}
