@@ -86,6 +86,8 @@ type head struct {
 
 	Ripe  market.Credits // surplus that a distribution by a rule has left for the next
 	Month string         // closed, with all before it
+
+	totals Totals // of all accounts; a snapshot leaves them out
 }
 
 // names are a client's account names, made once.

@@ -41,7 +41,11 @@ func (d *desk) must(records ...Record) {
 func (d *desk) try(records ...Record) error {
 	seq, epoch, time := d.book.Last()
 	f := Frame{Version: FrameVersion, Epoch: max(epoch, 1), Seq: seq + 1, Time: time + 1000, Records: records}
-	if err := d.book.ApplyFrame(f); err != nil {
+	err := d.book.ApplyFrame(f)
+	if !d.keep { // a walk at each frame of a long one takes too long
+		summed(d.t, d.book)
+	}
+	if err != nil {
 		return err
 	}
 	if d.keep {

@@ -29,6 +29,7 @@ func historyOf(t testing.TB, limits HistoryLimits, frames []stored, cuts ...int)
 				if err := h.Load(data); err != nil {
 					t.Fatalf("a snapshot behind frame %d: %v", f.seq, err)
 				}
+				summed(t, h.book)
 			}
 		}
 	}

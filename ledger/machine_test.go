@@ -56,6 +56,9 @@ func (p *plain) same(t *rapid.T, b *Book) {
 	if sum != 0 {
 		t.Fatalf("all accounts sum to %d (I1)", sum)
 	}
+	if got, want := b.Totals(), walked(b); got != want {
+		t.Fatalf("totals are %+v, want %+v", got, want)
+	}
 }
 
 // state is everything that can be seen of a book.
@@ -66,7 +69,7 @@ func state(b *Book) any {
 	for i := range ended {
 		ended[i].before = 0
 	}
-	return []any{seq, epoch, time, round, hash, b.Balances("*"), b.OpenHolds(), b.LastGrant("h"),
+	return []any{seq, epoch, time, round, hash, b.Totals(), b.Balances("*"), b.OpenHolds(), b.LastGrant("h"),
 		b.LastReturn("h"), ended, len(b.ops), len(b.opsQ)}
 }
 

@@ -59,9 +59,12 @@ func (b *Book) post(r *Record, want []Leg) error {
 			name := l.Account
 			b.accounts[name] = a
 			b.undo = append(b.undo, undo{do: func() { b.close(name) }})
+		} else {
+			b.head.totals.take(l.Account, *a, -1)
 		}
 		b.undo = append(b.undo, undo{account: a, old: *a})
 		*a += l.Amount
+		b.head.totals.take(l.Account, *a, 1)
 	}
 	return nil
 }
