@@ -255,9 +255,11 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 
 // end decides what the end of the current segment is. more: go on, in the next segment or here.
 func (r *Reader) end(gap *fault) (more bool, err error) {
-	segs, err := segments(r.wal)
-	if err != nil {
-		return false, err
+	segs := r.segs
+	if len(segs) <= r.cur+1 { // of those before the last it is known that they are complete
+		if segs, err = segments(r.wal); err != nil {
+			return false, err
+		}
 	}
 	if len(segs) > r.cur+1 {
 		// The writer went on to another file. This one is complete now: whole records, then nothing (a crash
