@@ -21,10 +21,10 @@ type usage struct {
 		Paid  market.Credits
 	}
 	Data []struct {
-		Day, Model string
-		Tags       map[string]string
-		Tasks      int
-		Paid       market.Credits
+		Day, Model, Key string
+		Tags            map[string]string
+		Tasks           int
+		Paid            market.Credits
 	}
 }
 
@@ -74,6 +74,11 @@ func TestUsageByTag(t *testing.T) {
 		d := h.usage("", h.key).Data // of two days at midnight
 		if _, err := time.Parse(time.DateOnly, d[0].Day); err != nil || d[0].Model != "gpt-oss-20b" {
 			t.Errorf("%s: by day and model %+v", when, d)
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(h.key, bus.KeyPrefix), "-")
+		if d := h.usage("?by=key", h.key).Data; len(d) != 1 || d[0].Key != id || d[0].Day+d[0].Model != "" ||
+			d[0].Tasks != 4 || d[0].Paid != u.Total.Paid {
+			t.Errorf("%s: by key %+v, want %s's four", when, d, id)
 		}
 		if d := h.usage("?by=tag", key).Data; len(d) != 1 || d[0].Tags["user"] != "ann" {
 			t.Errorf("%s: of the other key %+v", when, d)
