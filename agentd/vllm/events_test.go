@@ -157,20 +157,12 @@ func TestEventsAreTheCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	free := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return "tcp://" + l.Addr().String()
-	}
 	for name, c := range map[string]func() vllmsim.KVEvents{
 		"tcp, it listens": func() vllmsim.KVEvents {
 			return vllmsim.KVEvents{Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}
 		},
 		"tcp, it connects": func() vllmsim.KVEvents {
-			return vllmsim.KVEvents{Endpoint: free(), Replay: "tcp://*:0", Topic: "kv"}
+			return vllmsim.KVEvents{Endpoint: "tcp://" + bustest.FreePort(t), Replay: "tcp://*:0", Topic: "kv"}
 		},
 		"ipc": func() vllmsim.KVEvents {
 			dir := t.TempDir()

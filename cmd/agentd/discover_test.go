@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/netip"
 	"strconv"
 	"testing"
 	"time"
@@ -13,6 +13,7 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/agentd/vllmsim"
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/market"
 )
@@ -22,16 +23,8 @@ import (
 // that.
 func TestEnginesAreFound(t *testing.T) {
 	var ports [3]int
-	var listeners [len(ports)]net.Listener // together, so that no port is given twice
 	for i := range ports {
-		var err error
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		ports[i] = listeners[i].Addr().(*net.TCPAddr).Port
-	}
-	for _, l := range listeners {
-		l.Close()
+		ports[i] = int(netip.MustParseAddrPort(bustest.FreePort(t)).Port())
 	}
 	engine := func(port int, model string) *vllmsim.Server {
 		t.Helper()

@@ -54,7 +54,7 @@ func get(t *testing.T, url string) (int, string) {
 // A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
 // gone with 0.
 func TestALife(t *testing.T) {
-	address := freePort()
+	address := bustest.FreePort(t)
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
 	role := fairRole(func(ctx context.Context, p *Process, _ *fair) error {
@@ -162,7 +162,7 @@ func TestItEndsInTime(t *testing.T) {
 
 // A market that comes up later is waited for, and the operator is told what is waited for.
 func TestServersThatComeLater(t *testing.T) {
-	address, health := freePort(), freePort()
+	address, health := bustest.FreePort(t), bustest.FreePort(t)
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +369,7 @@ func TestHelpIsOfTheDaemon(t *testing.T) {
 		{fairs, []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", ExitOK},
 		{apart, []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", -1},
 		{apart, []string{"--help"}, "Sections that every daemon has", ExitOK},
-		{fairs, nil, "no configuration: name its file, as fair --config /etc/souk/fair.yaml", ExitUsage},
+		{fairs, []string{}, "no configuration: name its file, as fair --config /etc/souk/fair.yaml", ExitUsage},
 	} {
 		var out bytes.Buffer
 		code := Run(t.Context(), c.role(), c.args, &out, &out)

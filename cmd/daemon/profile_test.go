@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"souk/bus/bustest"
 )
 
 // Where time and memory go is shown to who asks on this machine by its name, and by no web page's.
 func TestProfilesAreShownOnLoopback(t *testing.T) {
-	address := freePort()
+	address := bustest.FreePort(t)
 	stop, err := ServeProfiles(address, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"souk/bus/bustest"
 	"souk/bus/metrics"
 )
 
 // A web page that has its own name resolve to 127.0.0.1 reads nothing of a daemon: not what it counts, not
 // whether it lives. Who asks by a name of loopback, directly or through a tunnel, reads all.
 func TestNoPageReadsHealthByRebinding(t *testing.T) {
-	address := freePort()
+	address := bustest.FreePort(t)
 	ctx, stop := context.WithCancel(t.Context())
 	up, code := make(chan struct{}), make(chan int, 1)
 	role := fairRole(func(ctx context.Context, p *Process, _ *fair) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -117,7 +116,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, health := free(t), free(t)
+	at, health := bustest.FreePort(t), bustest.FreePort(t)
 	file := func(listen, health string) string {
 		return write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
 			"health: {listen: '%s'}\n", listen, m.State().NATS,
@@ -170,7 +169,7 @@ func TestServe(t *testing.T) {
 	within, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var twin bustest.Buffer
-	if code := run(within, file(free(t), free(t)), &twin); code != daemon.ExitWrong ||
+	if code := run(within, file(bustest.FreePort(t), bustest.FreePort(t)), &twin); code != daemon.ExitWrong ||
 		!strings.Contains(twin.String(), "\ngateway: the market has a gateway gateway-2 already, process ") ||
 		!strings.HasSuffix(twin.String(), ": gateway.id, and souk auth add gateway NAME\n") {
 		t.Errorf("a second one of its id: exit code %d\n%s", code, &twin)
@@ -182,14 +181,4 @@ func TestServe(t *testing.T) {
 	if strings.Contains(errs.String(), key[20:]) || strings.Contains(errs.String(), "What is") {
 		t.Errorf("it logs a key or a prompt:\n%s", &errs)
 	}
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -65,11 +65,11 @@ func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	at := free(t)
+	at := bustest.FreePort(t)
 	var errs bustest.Buffer
 	p := exec.Command(os.Args[0], "-test.run=^$")
 	p.Env = append(os.Environ(), asProcess+"="+write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', "+
-		"etcd: ['%s'], creds: '%s'}\nhealth: {listen: '%s'}\n", at, m.State().NATS, etcd.Addr(), creds, free(t))))
+		"etcd: ['%s'], creds: '%s'}\nhealth: {listen: '%s'}\n", at, m.State().NATS, etcd.Addr(), creds, bustest.FreePort(t))))
 	p.Stderr = &errs
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

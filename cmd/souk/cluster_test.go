@@ -486,12 +486,7 @@ func ownPorts(t *testing.T) string {
 	dir := t.TempDir()
 	var ports []string
 	for _, port := range []string{"4222", "2379", "8001", "8002", "8003"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, port, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		ports = append(ports, port, strings.TrimPrefix(bustest.FreePort(t), "127.0.0.1:"))
 	}
 	files, err := filepath.Glob(filepath.Join(deployed, "*.yaml"))
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"souk/bus/bustest"
 )
 
 // python finds an interpreter that has libzmq.
@@ -62,16 +63,6 @@ func (p *peer) send(n, size int) { fmt.Fprintf(p.in, "send %d %d\n", n, size) }
 func (p *peer) kill() {
 	_ = p.command.Process.Kill()
 	_ = p.command.Wait()
-}
-
-// freePort is a port that nobody listens on.
-func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // next waits for the next message of a Sub; connections that come and go are passed over.
@@ -125,8 +116,8 @@ func TestAgainstLibzmq(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			endpoint := fmt.Sprintf("tcp://127.0.0.1:%d", freePort(t))
-			replay := fmt.Sprintf("tcp://127.0.0.1:%d", freePort(t))
+			endpoint := "tcp://" + bustest.FreePort(t)
+			replay := "tcp://" + bustest.FreePort(t)
 			if test.ipc {
 				endpoint, replay = "ipc://"+t.TempDir()+"/kv", "ipc://"+t.TempDir()+"/replay"
 			}
