@@ -98,8 +98,7 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 		}
 		loads += e.adapters.use(w.Seq.run.Adapter)
 	}
-	prompt, decoding, resident := e.Sums()
-	e.finish = start.Add(loads + e.profile.stepTime(prompt, decoding, resident, &e.random))
+	e.finish = start.Add(loads + e.profile.stepTime(e.Sums(), &e.random))
 	return e.finish, out
 }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"souk/agentd/vllmsim/sched"
 )
 
 // Profile says how long a step of an engine takes, and how large the engine is.
@@ -15,16 +17,18 @@ type Profile struct {
 	Origin string // the measurements it was fitted to, with their licence
 
 	// A step with p prompt tokens, d decoding sequences and k tokens in the KV cache of all of them takes
-	// Base + p*Prefill + d*Decode + k*Resident microseconds.
-	Base, Prefill, Decode, Resident float64
-	Noise                           float64 // sigma of the log of a factor on each step
+	// Base + p*Prefill + d*Decode + k*Resident microseconds, and Attention for each pair of a prompt token and
+	// one before it.
+	Base, Prefill, Attention, Decode, Resident float64
+	Noise                                      float64 // sigma of the log of a factor on each step
 
 	// Defaults for the flags of the same names.
 	MaxNumSeqs, MaxNumBatchedTokens, NumGPUBlocks int
 }
 
-func (p *Profile) stepTime(prefill, decoding, resident int, random *rand.PCG) time.Duration {
-	us := p.Base + float64(prefill)*p.Prefill + float64(decoding)*p.Decode + float64(resident)*p.Resident
+func (p *Profile) stepTime(s sched.Sums, random *rand.PCG) time.Duration {
+	us := p.Base + float64(s.Prompt)*p.Prefill + float64(s.Pairs)*p.Attention + float64(s.Decoding)*p.Decode +
+		float64(s.Resident)*p.Resident
 	if p.Noise > 0 {
 		us *= math.Exp(p.Noise * rand.New(random).NormFloat64())
 	}

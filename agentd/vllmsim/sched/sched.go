@@ -193,17 +193,27 @@ func (c *Scheduler[S]) plan(s S, n int) {
 	c.Batch = append(c.Batch, Work[S]{s, n, prompt})
 }
 
-// Sums says what the batch is made of: tokens of prompts, sequences that decode, and tokens in the cache.
-func (c *Scheduler[S]) Sums() (prompt, decoding, resident int) {
+// Sums says what a batch is made of.
+type Sums struct {
+	Prompt   int // tokens of prompts
+	Pairs    int // of one of these and a token before it, to which it attends
+	Decoding int // sequences
+	Resident int // tokens in the cache
+}
+
+// Sums says what the batch is made of.
+func (c *Scheduler[S]) Sums() (s Sums) {
 	for _, w := range c.Batch {
-		resident += w.Seq.Sched().Computed
+		held := w.Seq.Sched().Computed
+		s.Resident += held
 		if w.Prompt {
-			prompt += w.Tokens
+			s.Prompt += w.Tokens
+			s.Pairs += w.Tokens*held + w.Tokens*w.Tokens/2
 		} else {
-			decoding++
+			s.Decoding++
 		}
 	}
-	return prompt, decoding, resident
+	return s
 }
 
 // preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may

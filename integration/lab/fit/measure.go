@@ -15,10 +15,11 @@ import (
 // token, longer ones the time between two.
 type Load struct{ AtOnce, Prompt, Cached, Output, Beside, Bytes int }
 
-// Point is a load with the median of what was measured, and what the fitted profile says.
+// Point is a load with the median of what was measured, what the fitted profile says, and how much longer the
+// profile's stand-in takes, or shorter.
 type Point struct {
 	Load
-	Took, Fitted time.Duration
+	Took, Fitted, Own time.Duration
 }
 
 // Sizes of a server that it does not report: as --max-num-seqs and --max-num-batched-tokens.

@@ -29,7 +29,7 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 		m := &all[i]
 		if m.Fitted != nil {
 			f := m.Fitted
-			profiles = append(profiles, []string{m.name(), number(f.Base, 0), number(f.Prefill, 2),
+			profiles = append(profiles, []string{m.name(), number(f.Base, 0), number(f.Prefill, 2), number(f.Attention*1000, 1),
 				number(f.Decode, 1), number(f.Resident, 4), number(float64(f.Entry)/1e3, 0),
 				number(f.PerByte*1000, 1), number(f.Beside, 0),
 				fmt.Sprintf("%d of %d", m.Server.Info.KVTokens/m.Server.Info.BlockSize,
@@ -43,9 +43,9 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 		}
 	}
 	if profiles != nil {
-		b.WriteString("\n## Profiles\n\nMicroseconds: of a step, a token of a prompt, a sequence that decodes, a token " +
-			"in the cache of those that run; and before a request waits for a step, with more for each 1,000 bytes and for each answer under way.\n\n" + page.Table([]string{"server",
-			"step", "prompt token", "sequence", "token held", "entry", "bytes", "beside", "blocks"},
+		b.WriteString("\n## Profiles\n\nMicroseconds: of a step, a token of a prompt, a thousand pairs of " +
+			"one and a token before it, a sequence that decodes, a token in the cache of those that run; and before a request waits for a step, with more for each 1,000 bytes and for each answer under way.\n\n" + page.Table([]string{"server",
+			"step", "prompt token", "pairs", "sequence", "token held", "entry", "bytes", "beside", "blocks"},
 			profiles))
 	}
 	if apart != nil {
@@ -62,11 +62,11 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 				rows = append(rows, []string{x.what(), strconv.Itoa(x.AtOnce), strconv.Itoa(x.Beside),
 					strconv.Itoa(x.Prompt),
 					strconv.Itoa(x.Cached), millis(x.Took), millis(x.Fitted),
-					off([2]time.Duration{x.Took, x.Fitted})})
+					millis(x.Fitted + x.Own), off([2]time.Duration{x.Took, x.Fitted + x.Own})})
 			}
 			fmt.Fprintf(&b, "\n## What %s was fitted to\n\nMedians of %d, in ms.\n\n%s", m.name(), repeats,
-				page.Table([]string{"what", "at once", "beside", "prompt", "cached", "measured", "fitted",
-					"off"}, rows))
+				page.Table([]string{"what", "at once", "beside", "prompt", "cached", "measured", "profile",
+					"stand-in", "off"}, rows))
 		}
 	}
 	var left []string
@@ -83,7 +83,7 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 
 const about = `Each server is measured alone: first tokens of prompts that are new or cached, and the time between tokens of
 answers side by side. The profile of a stand-in is fitted to that by least squares, each error by what was
-measured. A server does not say how many sequences run at once and how many tokens are in a step: %d and %d are
+measured, and less what a stand-in takes beside its profile, which is measured on one. A server does not say how many sequences run at once and how many tokens are in a step: %d and %d are
 taken.
 
 Then the same run is played on the server and on the stand-in in turn: %d callers ask %d turns each of mtRAG's

@@ -18,30 +18,33 @@ import (
 type Fitted struct {
 	vllmsim.Profile
 	// before a request waits for a step: what HTTP, tokens and processes take; for each byte of it, and for
-	// each answer that is under way meanwhile, in microseconds. What the stand-in takes for its own HTTP is
-	// taken off Entry. The stand-in's profile has none of them.
+	// each answer that is under way meanwhile, in microseconds. The stand-in's profile has none of them.
 	Entry           time.Duration
 	PerByte, Beside float64
 	Points          []Point
 }
 
-// Fit measures a server and fits a profile to it.
-func Fit(ctx context.Context, s *Server, z Sizes) (*Fitted, error) {
+// Fit measures a server and fits a profile to it, and then once more, less what the stand-in of the first one
+// takes beside its profile: for its own HTTP, and as steps begin at moments of their own.
+func Fit(ctx context.Context, s *Server, z Sizes) (f *Fitted, err error) {
 	points, err := s.measure(ctx, loads(s, z))
 	if err != nil {
 		return nil, err
 	}
-	f, err := solve(points, z)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.URL, err)
+	for range 2 {
+		if f, err = solve(points, z); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.URL, err)
+		}
+		f.Name, f.NumGPUBlocks = s.Model, s.Info.KVTokens/s.Info.BlockSize+1
+		if err := f.measureOwn(ctx, s); err != nil {
+			return nil, err
+		}
 	}
-	f.Name, f.NumGPUBlocks = s.Model, s.Info.KVTokens/s.Info.BlockSize+1
-	return f, f.lessOwn(ctx, s)
+	return f, nil
 }
 
 // solve finds the profile, of nothing below 0, whose errors are least in squares, each by what was measured.
 func solve(points []Point, z Sizes) (*Fitted, error) {
-	const unknown = 7
 	var rows [][]float64
 	for _, p := range points {
 		row := p.row(z)
@@ -63,7 +66,7 @@ func solve(points []Point, z Sizes) (*Fitted, error) {
 		}
 		a, b := mat.NewDense(len(rows), len(of), nil), mat.NewVecDense(len(rows), nil)
 		for r, row := range rows {
-			b.SetVec(r, 1)
+			b.SetVec(r, 1-float64(points[r].Own)/float64(points[r].Took))
 			for c, i := range of {
 				a.Set(r, c, row[i])
 			}
@@ -85,7 +88,7 @@ func solve(points []Point, z Sizes) (*Fitted, error) {
 		return nil, fmt.Errorf("nothing fits %d points", len(points))
 	}
 	f := &Fitted{Profile: vllmsim.Profile{Base: best[1], Prefill: best[2], Decode: best[3], Resident: best[4],
-		MaxNumSeqs: z.Seqs, MaxNumBatchedTokens: z.Batched},
+		Attention: best[7], MaxNumSeqs: z.Seqs, MaxNumBatchedTokens: z.Batched},
 		Entry: time.Duration(best[0] * 1000), PerByte: best[5], Beside: best[6], Points: points}
 	for i := range points {
 		us := 0.0
@@ -97,18 +100,22 @@ func solve(points []Point, z Sizes) (*Fitted, error) {
 	return f, nil
 }
 
+const unknown = 8
+
 // row says of a load how often what is unknown counts, as the stand-in's steps have it: entry, base, prefill,
-// decode, resident, bytes, answers beside it. Of a step that is under way half is waited for.
-func (x *Load) row(z Sizes) [7]float64 {
+// decode, resident, bytes, answers beside it, attention. Of a step that is under way half is waited for.
+func (x *Load) row(z Sizes) [unknown]float64 {
 	if x.Output > 1 {
 		n := float64(x.AtOnce)
-		return [7]float64{0, 1, 0, n, n * (float64(x.Prompt) + float64(x.Output)/2), 0, 0}
+		return [unknown]float64{0, 1, 0, n, n * (float64(x.Prompt) + float64(x.Output)/2)}
 	}
-	steps, resident := 0, 0
+	steps, resident, pairs := 0, 0, 0
 	for at := x.Cached; at < x.Prompt; at += z.Batched {
-		steps, resident = steps+1, resident+at
+		n := min(z.Batched, x.Prompt-at)
+		steps, resident, pairs = steps+1, resident+at, pairs+n*at+n*n/2
 	}
-	out := [7]float64{1, float64(steps), float64(x.Prompt - x.Cached), 0, float64(resident), float64(x.Bytes)}
+	out := [unknown]float64{1, float64(steps), float64(x.Prompt - x.Cached), 0, float64(resident),
+		float64(x.Bytes), 0, float64(pairs)}
 	if n := float64(x.Beside); n > 0 {
 		const halves = 1.5 // of a step under way, and its own
 		out[1], out[3], out[4], out[6] = out[1]+0.5, halves*n, out[4]+halves*n*besides, n
@@ -139,9 +146,8 @@ func (f *Fitted) StandIn(s *Server) (*vllmsim.Server, error) {
 	return sim, nil
 }
 
-// lessOwn takes off what a stand-in takes for its own HTTP: by how much more its first tokens take than was
-// fitted.
-func (f *Fitted) lessOwn(ctx context.Context, s *Server) error {
+// measureOwn measures how much longer each load takes on the stand-in than its profile says.
+func (f *Fitted) measureOwn(ctx context.Context, s *Server) error {
 	sim, err := f.StandIn(s)
 	if err != nil {
 		return err
@@ -151,21 +157,13 @@ func (f *Fitted) lessOwn(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	var lone []Load
-	var fitted []time.Duration
+	var all []Load
 	for _, p := range f.Points {
-		if p.Output == 1 && p.Beside == 0 {
-			lone, fitted = append(lone, p.Load), append(fitted, p.Fitted)
-		}
+		all = append(all, p.Load)
 	}
-	points, err := own.measure(ctx, lone)
-	if err != nil {
-		return err
-	}
-	var more []time.Duration
+	points, err := own.measure(ctx, all)
 	for i, p := range points {
-		more = append(more, p.Took-fitted[i])
+		f.Points[i].Own = p.Took - f.Points[i].Fitted
 	}
-	f.Entry = max(0, f.Entry-median(more))
-	return nil
+	return err
 }

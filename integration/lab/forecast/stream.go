@@ -68,7 +68,7 @@ func (s *Stream) engine() virtual.EngineConfig {
 	c := virtual.EngineConfig{Profile: p, Slots: s.slots, MaxBatched: p.MaxNumBatchedTokens, Blocks: s.blocks,
 		BlockSize: blockSize}
 	if s.long {
-		c.Attention = attention
+		c.Profile.Attention = attention
 	}
 	return c
 }

@@ -195,7 +195,7 @@ func (r Run) Play(ctx context.Context) error {
 	w.view.Slots = w.cfg.Slots
 	w.truth = newSeconds(r.Agents)
 	p := &w.cfg.Profile
-	w.truth.known(secondsLine{p.Base / 1e6, p.Prefill / 1e3, w.cfg.Attention, 1})
+	w.truth.known(secondsLine{p.Base / 1e6, p.Prefill / 1e3, p.Attention, 1})
 	w.relevel()
 	w.arrive(0)
 	for i := range w.engines {
@@ -223,7 +223,7 @@ func (w *world) work(p *play) (seconds float64) {
 	for _, t := range p.turns {
 		cached := float64(t.prompt - t.fresh)
 		u := float64(t.fresh)
-		seconds += u*c.Prefill + u*(cached+u/2)*w.cfg.Attention +
+		seconds += u*c.Prefill + u*(cached+u/2)*c.Attention +
 			float64(t.output)*(c.Base/float64(w.cfg.Slots)+c.Decode+c.Resident*float64(t.prompt))
 	}
 	return seconds / 1e6

@@ -17,8 +17,6 @@ type EngineConfig struct {
 	MaxBatched int // tokens in a step: max_num_batched_tokens
 	Blocks     int // of the KV cache; one is reserved
 	BlockSize  int // tokens in a block
-	// microseconds beside the profile's for each pair of a prompt's token and one that it attends to
-	Attention float64
 	// a token that comes later than this after the one before counts in [Job.Late]; 0: none does
 	Late time.Duration
 }
@@ -28,7 +26,8 @@ func (c *EngineConfig) alone(prompt, held int) (all time.Duration) {
 	p := &c.Profile
 	for held < prompt {
 		n := min(prompt-held, c.MaxBatched)
-		us := p.Base + float64(float64(n)*p.Prefill) + float64(float64(held)*p.Resident)
+		us := p.Base + float64(float64(n)*p.Prefill) + float64(float64(held)*p.Resident) +
+			float64(float64(n*held+n*n/2)*p.Attention)
 		all, held = all+time.Duration(us*1000), held+n
 	}
 	return all
@@ -108,7 +107,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return &Engine{Scheduler: sched.Scheduler[*Job]{Slots: cfg.Slots, Batched: cfg.MaxBatched,
 		Cache: kv.New(cfg.Blocks, cfg.BlockSize)},
 		base: picoseconds(p.Base), prefill: picoseconds(p.Prefill), decode: picoseconds(p.Decode),
-		resident: picoseconds(p.Resident), attention: picoseconds(cfg.Attention), times: 1,
+		resident: picoseconds(p.Resident), attention: picoseconds(p.Attention), times: 1,
 		late: int64(cfg.Late) * picos}
 }
 
@@ -147,9 +146,8 @@ func (e *Engine) Under(now time.Duration) (left, whole time.Duration, prompts bo
 	for k < s.n && s.after(k) < past {
 		k++
 	}
-	prompt, _, _ := e.Sums()
 	return time.Duration((s.after(k) - past) / picos), time.Duration((s.after(k) - s.after(k-1)) / picos),
-		prompt > 0
+		e.Sums().Prompt > 0
 }
 
 // Next returns when Advance has something to do next; false if it has nothing.
@@ -234,19 +232,13 @@ func (e *Engine) schedule() {
 			w.Seq.Began = time.Duration(s.begin / picos)
 		}
 	}
-	prompt, decoding, resident := e.Sums()
-	pairs := 0
-	for _, w := range e.Batch {
-		if w.Prompt {
-			pairs += w.Tokens*w.Seq.run.Computed + w.Tokens*w.Tokens/2
-		}
-	}
-	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident +
-		int64(pairs)*e.attention
+	of := e.Sums()
+	s.first = e.base + int64(of.Prompt)*e.prefill + int64(of.Pairs)*e.attention + int64(of.Decoding)*e.decode +
+		int64(of.Resident)*e.resident
 	s.first *= e.times
-	s.rise = int64(decoding) * e.resident * e.times
+	s.rise = int64(of.Decoding) * e.resident * e.times
 	s.n = 1
-	if prompt == 0 && !pushed && (len(e.Waiting) == 0 || len(e.Running) >= e.Slots) {
+	if of.Prompt == 0 && !pushed && (len(e.Waiting) == 0 || len(e.Running) >= e.Slots) {
 		s.n = e.equal()
 	}
 	if e.Longer != nil {

@@ -332,8 +332,8 @@ func TestLateTokens(t *testing.T) {
 // A prompt that attends to what came before takes longer by the square of its length, in pieces or not, and
 // one that is cached attends to it nonetheless.
 func TestAttentionOfAPrompt(t *testing.T) {
-	p := vllmsim.Profile{Base: 1000, Prefill: 10}
-	cfg := EngineConfig{Profile: p, Slots: 4, MaxBatched: 64, Blocks: 100, BlockSize: 16, Attention: 0.5}
+	p := vllmsim.Profile{Base: 1000, Prefill: 10, Attention: 0.5}
+	cfg := EngineConfig{Profile: p, Slots: 4, MaxBatched: 64, Blocks: 100, BlockSize: 16}
 	var hashes []uint64
 	for i := range 20 {
 		hashes = append(hashes, mix(uint64(i)))
@@ -343,8 +343,8 @@ func TestAttentionOfAPrompt(t *testing.T) {
 	serve(t, e, []*arrival{one}, false)
 	// 64 tokens, each beside half of them; then 36 beside those and half of themselves
 	want := (1000+640+64*32/2)*time.Microsecond + (1000+360+(36*64+36*18)/2)*time.Microsecond
-	if one.last != want {
-		t.Errorf("it takes %v, want %v", one.last, want)
+	if one.last != want || cfg.alone(100, 0) != want {
+		t.Errorf("it takes %v, by itself %v, want %v", one.last, cfg.alone(100, 0), want)
 	}
 	again := &arrival{at: time.Second, job: Job{Hashes: hashes, Prompt: 100, Output: 1}}
 	serve(t, e, []*arrival{again}, false)

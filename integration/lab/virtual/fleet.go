@@ -188,7 +188,7 @@ func (s *Setting) engine(i int) EngineConfig {
 		}
 		if e.Faster > 0 {
 			p := &c.Profile
-			for _, us := range []*float64{&p.Base, &p.Prefill, &p.Decode, &p.Resident} {
+			for _, us := range []*float64{&p.Base, &p.Prefill, &p.Attention, &p.Decode, &p.Resident} {
 				*us /= e.Faster
 			}
 		}
