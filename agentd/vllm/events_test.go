@@ -162,7 +162,8 @@ func TestEventsAreTheCache(t *testing.T) {
 			return vllmsim.KVEvents{Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}
 		},
 		"tcp, it connects": func() vllmsim.KVEvents {
-			return vllmsim.KVEvents{Endpoint: "tcp://" + bustest.FreePort(t), Replay: "tcp://*:0", Topic: "kv"}
+			at := "tcp://" + bustest.FreePort(t)
+			return vllmsim.KVEvents{Endpoint: at, Replay: "tcp://*:0", Topic: "kv"}
 		},
 		"ipc": func() vllmsim.KVEvents {
 			dir := t.TempDir()

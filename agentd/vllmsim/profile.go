@@ -16,9 +16,8 @@ type Profile struct {
 	About  string // one line for --help
 	Origin string // the measurements it was fitted to, with their licence
 
-	// A step with p prompt tokens, d decoding sequences and k tokens in the KV cache of all of them takes
-	// Base + p*Prefill + d*Decode + k*Resident microseconds, and Attention for each pair of a prompt token and
-	// one before it.
+	// A step with p prompt tokens, a pairs of one and a token before it, d decoding sequences and k tokens in
+	// the KV cache of all of them takes Base + p*Prefill + a*Attention + d*Decode + k*Resident microseconds.
 	Base, Prefill, Attention, Decode, Resident float64
 	Noise                                      float64 // sigma of the log of a factor on each step
 

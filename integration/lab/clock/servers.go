@@ -313,7 +313,8 @@ func (v *Servers) ready(ctx context.Context, q *virtual.Request) (fits bool, err
 func (v *Servers) Said() string {
 	var b strings.Builder
 	b.WriteString("\n## The servers\n\nTimes are microseconds, as `lab fit` finds them, each server alone: of a step, of a " +
-		"token of a prompt, of a thousand pairs of one and a token before it, of a sequence that decodes, of a token held.\n\n")
+		"token of a prompt, of a thousand pairs of one and a token before it, of a sequence that decodes, of a " +
+		"token held.\n\n")
 	var rows [][]string
 	number := func(x float64, digits int) string { return strconv.FormatFloat(x, 'f', digits, 64) }
 	for i, s := range v.All {
@@ -322,8 +323,8 @@ func (v *Servers) Said() string {
 			fmt.Sprintf("%d of %d", f.NumGPUBlocks-1, v.block), number(f.Base, 0), number(f.Prefill, 2),
 			number(f.Attention*1000, 1), number(f.Decode, 1), number(f.Resident, 4)})
 	}
-	b.WriteString(page.Table([]string{"server", "model", "vLLM", "blocks", "step", "prompt token", "pairs", "sequence",
-		"token held"}, rows))
+	b.WriteString(page.Table([]string{"server", "model", "vLLM", "blocks", "step", "prompt token", "pairs",
+		"sequence", "token held"}, rows))
 	caches := "Caches were emptied before each run"
 	if v.salted > 0 {
 		caches = fmt.Sprintf("Caches could not be emptied before %d runs, which had a `cache_salt` of their own", v.salted)

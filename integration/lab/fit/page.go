@@ -29,7 +29,8 @@ func Page(command, when string, z Sizes, p Plan, all []Made) *page.Page {
 		m := &all[i]
 		if m.Fitted != nil {
 			f := m.Fitted
-			profiles = append(profiles, []string{m.name(), number(f.Base, 0), number(f.Prefill, 2), number(f.Attention*1000, 1),
+			profiles = append(profiles, []string{m.name(), number(f.Base, 0), number(f.Prefill, 2),
+				number(f.Attention*1000, 1),
 				number(f.Decode, 1), number(f.Resident, 4), number(float64(f.Entry)/1e3, 0),
 				number(f.PerByte*1000, 1), number(f.Beside, 0),
 				fmt.Sprintf("%d of %d", m.Server.Info.KVTokens/m.Server.Info.BlockSize,

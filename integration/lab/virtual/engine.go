@@ -233,8 +233,8 @@ func (e *Engine) schedule() {
 		}
 	}
 	of := e.Sums()
-	s.first = e.base + int64(of.Prompt)*e.prefill + int64(of.Pairs)*e.attention + int64(of.Decoding)*e.decode +
-		int64(of.Resident)*e.resident
+	s.first = e.base + int64(of.Prompt)*e.prefill + int64(of.Pairs)*e.attention +
+		int64(of.Decoding)*e.decode + int64(of.Resident)*e.resident
 	s.first *= e.times
 	s.rise = int64(of.Decoding) * e.resident * e.times
 	s.n = 1
