@@ -176,7 +176,7 @@ func (b *Book) applyBudget(r *Record) error {
 		b.budgets[u.Client] = &Allowance{Budget: *u}
 		name := Prepaid(u.Client)
 		b.accounts[name] = new(market.Credits)
-		b.head.totals.take(name, 0, 1)
+		b.count(name, 0, 1)
 		b.undo = append(b.undo, undo{do: func() { delete(b.budgets, u.Client); b.close(name) }})
 		return nil
 	}

@@ -60,11 +60,11 @@ func (b *Book) post(r *Record, want []Leg) error {
 			b.accounts[name] = a
 			b.undo = append(b.undo, undo{do: func() { b.close(name) }})
 		} else {
-			b.head.totals.take(l.Account, *a, -1)
+			b.count(l.Account, *a, -1)
 		}
 		b.undo = append(b.undo, undo{account: a, old: *a})
 		*a += l.Amount
-		b.head.totals.take(l.Account, *a, 1)
+		b.count(l.Account, *a, 1)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (h *History) take(s *saved) (err error) {
 	b := h.book
 	b.Size, b.head, b.opsQ, h.returns = s.Size, s.Head, s.OpsQ, s.Returns
 	for name, has := range b.accounts {
-		b.head.totals.take(name, *has, 1)
+		b.count(name, *has, 1)
 	}
 	if b.usual = s.Usual; !b.usual.valid() {
 		return errors.New("no usual cost of tasks")

@@ -28,10 +28,13 @@ func (b *Book) Totals() Totals {
 	return t
 }
 
-// take adds an account with what it has; by -1 it takes it out again. A sum that does not fit is right again
-// as soon as it does.
-func (t *Totals) take(account string, has market.Credits, by int) {
-	sum := market.Credits(by) * has
+// count adds an account with what it has to the totals; by -1 it takes it out again. A sum that does not fit
+// is right again as soon as it does. An audit has no use for them.
+func (b *Book) count(account string, has market.Credits, by int) {
+	if b.bare {
+		return
+	}
+	t, sum := &b.head.totals, market.Credits(by)*has
 	switch {
 	case strings.HasPrefix(account, "agent:"):
 		t.Payable += sum

@@ -55,7 +55,7 @@ func TestTotals(t *testing.T) {
 		"probe:payable": 59,
 	} {
 		b.accounts[name] = &amount
-		b.head.totals.take(name, amount, 1)
+		b.count(name, amount, 1)
 	}
 	summed(t, b)
 	if got, want := b.Totals(), (Totals{Prepaid: 12, Avail: 24, Held: 17, Payable: 42, Surplus: 29, Fee: 31,
