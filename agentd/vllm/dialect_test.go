@@ -261,7 +261,7 @@ func TestAServerThatLoadsAtTheFirstRequest(t *testing.T) {
 			return
 		}
 		ollama.ServeHTTP(w, r)
-	}).URL, func(c *agentd.EngineConfig) { c.Probe = 20 * time.Millisecond })
+	}).URL, func(c *agentd.EngineConfig) { c.Probe = 300 * time.Millisecond })
 	if info, err := e.Info(t.Context()); err != nil || info.Pools != "" || loads.Load() == 0 {
 		t.Errorf("%+v, %v, asked %d times", info, err, loads.Load())
 	}
