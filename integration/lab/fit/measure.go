@@ -76,8 +76,13 @@ func (s *Server) measure(ctx context.Context, all []Load) (out []Point, err erro
 }
 
 // once measures a load. Prompts that are to be found in the cache, and those behind which only the time
-// between tokens counts, were asked before.
+// between tokens counts, were asked before; and before all of them one that does not count, until whose end a
+// server has dropped the answers that the load before left.
 func (s *Server) once(ctx context.Context, x Load) (time.Duration, error) {
+	s.asked++
+	if _, err := s.Ask(ctx, Asked{s.prompt(s.asked, besides), 1, s.salt()}); err != nil {
+		return 0, err
+	}
 	told := make([]Told, x.AtOnce)
 	var asked []Asked
 	for range x.AtOnce {
