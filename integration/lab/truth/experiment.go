@@ -21,7 +21,7 @@ type Options struct {
 
 // DefaultOptions returns the options of the committed page.
 func DefaultOptions() Options {
-	return Options{Seeds: []uint64{1, 2, 3}, Epochs: 1000, Measured: 300, Loads: []float64{1}}
+	return Options{Seeds: []uint64{1, 2, 3, 4, 5}, Epochs: 1000, Measured: 300, Loads: []float64{1}}
 }
 
 // Validate judges the options.
