@@ -64,9 +64,9 @@ image: ## an image of every command but lab from deploy/Dockerfile, nothing fetc
 	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ $(COMMANDS:%=./cmd/%)
 	@deploy/image.sh $(ARCH) bin/image/$(ARCH) souk
 
-deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, the Helm chart, and a market of containers; what has no tool here is skipped
+deployment: $(PROGRAMS) ## judge deploy/: systemd units, nginx and Envoy examples, the compose file, the Helm chart, and a market of containers; what has no tool here is skipped
 	@if deploy/image.sh --builder >/dev/null; then $(MAKE) --no-print-directory image; fi
-	@for what in units compose chart play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
+	@for what in units proxies compose chart play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
 PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix

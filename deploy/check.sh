@@ -1,7 +1,8 @@
 #!/bin/sh
-# Judge what is in this folder with the tools that are there: deploy/check.sh units|compose|chart|play [COMMANDS]
+# Judge what is in this folder with the tools that are there: deploy/check.sh units|proxies|compose|chart|play [COMMANDS]
 #
 #   units     systemd-analyze verify on every unit, with the commands in COMMANDS (default bin) for those in /usr/local/bin
+#   proxies   nginx -t and envoy --mode validate on the examples in cluster3, each where it is installed
 #   compose   docker compose config
 #   chart     helm lint and template, decoded strictly into Kubernetes' types and judged by COMMANDS; it needs helm, and Go,
 #             which fetches those types
@@ -38,6 +39,12 @@ units)
 	if grep -F souk "$at/said" >&2; then
 		exit 1
 	fi
+	;;
+proxies)
+	command -v nginx >/dev/null || command -v envoy >/dev/null || skip "neither nginx nor envoy"
+	mkdir "$at/logs"
+	! command -v nginx >/dev/null || nginx -t -q -p "$at" -c "$here/cluster3/nginx.conf"
+	! command -v envoy >/dev/null || envoy --mode validate -l error -c "$here/cluster3/envoy.yaml"
 	;;
 compose)
 	docker compose version >/dev/null 2>&1 || skip "no docker compose"
@@ -93,7 +100,7 @@ play)
 	compose run --rm ledger
 	;;
 *)
-	sed -n '2,12s/^# \{0,1\}//p' "$0"
+	sed -n '2,13s/^# \{0,1\}//p' "$0"
 	exit 2
 	;;
 esac

@@ -3,22 +3,31 @@
 package fire
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 )
 
@@ -34,6 +43,8 @@ type prometheus struct {
 	records []*rules.RecordingRule
 	alerts  map[string]*rules.AlertingRule
 	now     time.Time
+	shows   map[string]map[string]labels.Labels // of each target, its series at the last scrape
+	pages   map[string][]byte                   // of each target, likewise
 }
 
 func open(t testing.TB) *prometheus {
@@ -55,11 +66,10 @@ func open(t testing.TB) *prometheus {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	// a target that is not reached is gone at the next evaluation, as in the real one, where it is stale
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute,
-		LookbackDelta: step + step/2})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute})
 	p := &prometheus{t: t, db: db, query: rules.EngineQueryFunc(engine, db),
-		alerts: map[string]*rules.AlertingRule{}, now: time.Unix(1_800_000_000, 0)}
+		alerts: map[string]*rules.AlertingRule{}, now: time.Unix(1_800_000_000, 0),
+		shows: map[string]map[string]labels.Labels{}, pages: map[string][]byte{}}
 	parse := parser.NewParser(parser.Options{})
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
@@ -94,6 +104,7 @@ func (p *prometheus) take(instance string, page []byte) {
 		p.t.Fatal(err)
 	}
 	add := p.db.Appender(context.Background())
+	shown := map[string]labels.Labels{}
 	for {
 		kind, err := read.Next()
 		if errors.Is(err, io.EOF) {
@@ -106,24 +117,43 @@ func (p *prometheus) take(instance string, page []byte) {
 			continue
 		}
 		var of labels.Labels
-		_, _, value := read.Series()
+		_, _, x := read.Series()
 		read.Labels(&of)
 		b := labels.NewBuilder(of)
 		b.Set("instance", instance)
-		if _, err := add.Append(0, b.Labels(), p.now.UnixMilli(), value); err != nil {
+		of = b.Labels()
+		if _, err := add.Append(0, of, p.now.UnixMilli(), x); err != nil {
 			p.t.Fatal(err)
 		}
+		shown[of.String()] = of
 	}
+	p.stale(add, instance, shown)
 	if err := add.Commit(); err != nil {
 		p.t.Fatal(err)
 	}
 	p.up(instance, 1)
 }
 
+// stale ends the series of a target that it no longer shows.
+func (p *prometheus) stale(add storage.Appender, instance string, shown map[string]labels.Labels) {
+	for name, of := range p.shows[instance] {
+		if _, still := shown[name]; still {
+			continue
+		}
+		if _, err := add.Append(0, of, p.now.UnixMilli(), math.Float64frombits(value.StaleNaN)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.shows[instance] = shown
+}
+
 // up adds whether a target was reached, 1 or 0, as Prometheus itself does.
 func (p *prometheus) up(instance string, reached float64) {
 	p.t.Helper()
 	add := p.db.Appender(context.Background())
+	if reached == 0 {
+		p.stale(add, instance, nil)
+	}
 	of := labels.FromStrings(labels.MetricName, "up", "instance", instance)
 	if _, err := add.Append(0, of, p.now.UnixMilli(), reached); err != nil {
 		p.t.Fatal(err)
@@ -146,6 +176,7 @@ func (p *prometheus) scrape(targets []string) {
 		r.Body.Close()
 		if err == nil && r.StatusCode == http.StatusOK {
 			p.take(at, page)
+			p.pages[at] = page
 		} else {
 			p.up(at, 0)
 		}
@@ -157,6 +188,7 @@ func (p *prometheus) evaluate() {
 	p.t.Helper()
 	ctx := context.Background()
 	add := p.db.Appender(ctx)
+	shown := map[string]labels.Labels{}
 	for _, r := range p.records {
 		v, err := r.Eval(ctx, 0, p.now, p.query, nil, 0)
 		if err != nil {
@@ -166,8 +198,10 @@ func (p *prometheus) evaluate() {
 			if _, err := add.Append(0, s.Metric, p.now.UnixMilli(), s.F); err != nil {
 				p.t.Fatal(err)
 			}
+			shown[s.Metric.String()] = s.Metric
 		}
 	}
+	p.stale(add, "rules", shown)
 	if err := add.Commit(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -188,4 +222,72 @@ func (p *prometheus) firing() (names []string) {
 		}
 	}
 	return names
+}
+
+// shown holds dashboards and the manual of metrics against what was scraped: each panel has something to
+// show, some process says something of each family, and promtool's check finds nothing wrong with any page.
+func (p *prometheus) shown() {
+	p.t.Helper()
+	ask := func(expr string) int {
+		v, err := p.query(context.Background(), expr, p.now.Add(-step))
+		if err != nil {
+			p.t.Errorf("%s: %v", expr, err)
+		}
+		return len(v)
+	}
+	variable := regexp.MustCompile(`\$(\w+)`)
+	boards, err := filepath.Glob("../../../deploy/grafana/*.json")
+	if err != nil || len(boards) != 5 {
+		p.t.Fatal(boards, err)
+	}
+	panels, empty := 0, []string(nil)
+	for _, path := range boards {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var board struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		if err := json.Unmarshal(text, &board); err != nil {
+			p.t.Fatal(err)
+		}
+		for _, x := range board.Panels {
+			found := 0
+			for _, q := range x.Targets {
+				expr := strings.ReplaceAll(q.Expr, "$__rate_interval", "5m")
+				found += ask(variable.ReplaceAllString(expr, ".*"))
+			}
+			if panels++; found == 0 && len(x.Targets) > 0 {
+				empty = append(empty, filepath.Base(path)+": "+x.Title)
+			}
+		}
+	}
+	text, err := os.ReadFile("../../../deploy/metrics.md")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	families, unsaid := 0, []string(nil)
+	row := regexp.MustCompile("(?m)^\\| `(souk_\\w+)` \\| (\\w+)")
+	for _, row := range row.FindAllStringSubmatch(string(text), -1) {
+		name := row[1]
+		if row[2] == "histogram" {
+			name += "_count"
+		}
+		if families++; ask("max_over_time("+name+"[1h])") == 0 {
+			unsaid = append(unsaid, row[1])
+		}
+	}
+	for at, page := range p.pages {
+		if problems, err := promlint.New(bytes.NewReader(page)).Lint(); err != nil || len(problems) > 0 {
+			p.t.Errorf("%s: %v %+v", at, err, problems)
+		}
+	}
+	p.t.Logf("%d panels, %d families, %d processes", panels, families, len(p.pages))
+	if len(empty) > 0 || len(unsaid) > 0 {
+		p.t.Errorf("panels with nothing to show: %q; families of which nothing is said: %q", empty, unsaid)
+	}
 }

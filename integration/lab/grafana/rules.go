@@ -77,10 +77,10 @@ func Records() []Recording {
 func Alerts() []Alert {
 	return []Alert{
 		{"SoukHubNotLed", "count by (hub) (max_over_time(souk_hub_leading[1h])) unless (sum by (hub) (souk_hub_leading) == 1)",
-			"20s", Page, "Of domain {{ $labels.hub }} no hub leads, or two do: its tasks are not placed.",
+			"10s", Page, "Of domain {{ $labels.hub }} no hub leads, or two do: its tasks are not placed.",
 			"souk status names the hub; start it, or its standby, and read its log (runbook: A hub that is lost)."},
 		{"SoukTreasuryNotLed", "count(max_over_time(souk_treasury_leading[1h])) unless (sum(souk_treasury_leading) == 1)",
-			"20s", Page, "No treasury leads, or two do: no deposit, allotment or refund is made.",
+			"10s", Page, "No treasury leads, or two do: no deposit, allotment or refund is made.",
 			"Start it on its own journal; hubs go on with what they were allotted (runbook: The treasury's journal is lost)."},
 		{"SoukGone", "(up == 0) and on (instance) max_over_time(souk_ready[1d])", "10s", Page, "{{ $labels.instance }} " +
 			"does not answer: the process has ended, or hangs, or its machine is not reached.",
@@ -88,7 +88,7 @@ func Alerts() []Alert {
 		// one that stands by is not ready, and is to be so
 		{"SoukNotReady", "(souk_ready == 0) unless on (instance) (souk_hub_leading == 0 or souk_treasury_leading == 0)",
 			"1m", Page, "{{ $labels.instance }} is not ready.", "GET /readyz there says why (runbook: Not ready)."},
-		{"SoukDisconnected", "souk_connected == 0", "20s", Page, "{{ $labels.instance }} has no connection to " +
+		{"SoukDisconnected", "souk_connected == 0", "10s", Page, "{{ $labels.instance }} has no connection to " +
 			"{{ $labels.to }}.", "See that the server runs and is reached from there, and that the creds are good " +
 			"(souk auth list)."},
 		{"SoukFault", "increase(souk_hub_faults_total[10m]) > 0", "", Page, "The hub of {{ $labels.hub }} has done " +
@@ -112,7 +112,8 @@ func Alerts() []Alert {
 		{"SoukCredentialsEnd", "souk_credentials_expire_seconds < 14 * 86400", "", Ticket, "The {{ $labels.of }} of " +
 			"{{ $labels.instance }} end in {{ $value | humanizeDuration }}.",
 			"souk auth renew, and give the process the new file (runbook: Keys)."},
-		{"SoukEngineDown", `souk_agentd_state{state="unhealthy"} > 0`, "1m", Ticket, "The engine of {{ $labels.agent }} " +
+		// agentd itself waits for a second failure; and one that comes and goes is told of once
+		{"SoukEngineDown", `max_over_time(souk_agentd_state{state="unhealthy"}[1m]) > 0`, "", Ticket, "The engine of {{ $labels.agent }} " +
 			"is not well; its slots are not sold.", "Look at the engine's log; agentd sells again as soon as it answers."},
 		{"SoukAgentUnsold", `(souk_agentd_claimed == 0) and on (agent) (souk_agentd_state{state="ready"} == 1)`, "2m", Ticket,
 			"No hub sells the slots of {{ $labels.agent }}.", "See that a hub of its domain runs (souk status)."},
@@ -123,7 +124,9 @@ func Alerts() []Alert {
 			`(souk_hub_open_tasks{state="waiting"}) > 0) and on (hub) (hub:souk_hub_wait_seconds:p99 > 10)`, "5m", Ticket,
 			"Domain {{ $labels.hub }} has had no slot free for minutes, and tasks wait for more than 10 s.",
 			"Add agents of its models; bills rise meanwhile (dashboard money)."},
-		{"SoukNoAgents", `sum by (hub) (souk_hub_agents{state="open"}) == 0`, "1m", Page, "The hub of {{ $labels.hub }} has " +
+		// of a state in which no agent is nothing is said
+		{"SoukNoAgents", `(sum by (hub) (souk_hub_leading) == 1) unless (sum by (hub) ` +
+			`(souk_hub_agents{state="open"}) > 0)`, "1m", Page, "The hub of {{ $labels.hub }} has " +
 			"no agent that it can sell.", "souk status says why each is away."},
 		{"SoukSolvesStopped", "sum by (hub) (rate(souk_hub_rounds_stopped_total[5m])) > 0.01 * sum by (hub) " +
 			"(rate(souk_hub_rounds_total[5m]))", "5m", Ticket, "Rounds of {{ $labels.hub }} are cleared at posted prices: " +
