@@ -166,7 +166,8 @@ func TestTheRunbookAsWritten(t *testing.T) {
 	play("runbook.md", "## Backup and restore", "NEWEST/general", "general.lost")
 	if etcdctl != "" {
 		play("runbook.md", "### etcd")
-		play("runbook.md", "## A full etcd")
+		// this etcd may have done so by itself just now: either will do
+		play("runbook.md", "## A full etcd", "etcdctl compact", "! etcdctl compact")
 	}
 	// creds of a node end, and are renewed with the rest
 	script += inBackground(`
