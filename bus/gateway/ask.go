@@ -136,7 +136,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 	if len(once) > 0 {
 		print = fingerprint(came, r.Pattern, asked.Tasks)
 	}
-	if err := limit(asked, &about); err != nil {
+	if err := limit(asked, about); err != nil {
 		return nil, err
 	}
 	asked.Tags = append(asked.Tags, as.tags...)
@@ -176,7 +176,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 		case a.again || t.ID == "":
 			t.ID = a.shape.ID
 		}
-		s.label(t, a.of, &about, asked.Tags)
+		s.label(t, a.of, about, asked.Tags)
 	}
 	if err := s.awake.await(r.Context()); err != nil { // its body may have been long in coming
 		return nil, err

@@ -114,7 +114,7 @@ func codeOf(code bus.Code) string {
 }
 
 // tally counts an answer that has ended. The lock is held.
-func (s *Server) tally(a *answer, line sight.Line) {
+func (s *Server) tally(a *answer, line *sight.Line) {
 	m, model := &s.measures, s.labelled(a, line.Model)
 	m.answers[[2]string{model, codeOf(line.Code)}]++
 	if line.Usage != (market.Usage{}) {

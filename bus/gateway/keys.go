@@ -29,11 +29,11 @@ type keyring struct {
 
 // key is an API key with its limits, which outlive changes of what the registry says.
 type key struct {
-	bus.APIKey
-	rate   bus.Bucket
-	counts bus.Bucket // bytes whose tokens are counted for nothing
-	open   int
-	coming atomic.Int64 // bytes that its requests take until they are answers
+	*bus.APIKey // never changed: another takes its place
+	rate        bus.Bucket
+	counts      bus.Bucket // bytes whose tokens are counted for nothing
+	open        int
+	coming      atomic.Int64 // bytes that its requests take until they are answers
 }
 
 // take reports whether one more may pass where so many may in a second, and as many at once, and else how
@@ -70,7 +70,7 @@ func (r *keyring) set(kv bus.KV) {
 		to = &key{}
 		r.keys[id] = to
 	}
-	to.APIKey = k
+	to.APIKey = &k
 }
 
 func (r *keyring) drop(id string) {
@@ -152,7 +152,7 @@ func (r *keyring) await(ctx context.Context, registry bus.Registry, p *shown) *k
 	for {
 		r.mu.Lock()
 		k := r.keys[p.id]
-		good := k != nil && admits(&k.APIKey)
+		good := k != nil && admits(k.APIKey)
 		r.mu.Unlock()
 		if good {
 			return k
@@ -215,7 +215,7 @@ func (r *keyring) end(k *key) {
 }
 
 // about returns a key's entry as of now: it may change at any time.
-func (r *keyring) about(k *key) bus.APIKey {
+func (r *keyring) about(k *key) *bus.APIKey {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return k.APIKey

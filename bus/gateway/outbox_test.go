@@ -85,7 +85,7 @@ func TestABucket(t *testing.T) {
 
 // A key that says nothing else has as many answers open as a batch of one client, and no more.
 func TestWhatAKeyHasOpen(t *testing.T) {
-	r, k := newKeyring(Default(), slog.New(slog.DiscardHandler)), &key{}
+	r, k := newKeyring(Default(), slog.New(slog.DiscardHandler)), &key{APIKey: new(bus.APIKey)}
 	n := 0
 	for ; r.begin(time.Unix(1, 0), k) == nil; n++ {
 	}

@@ -67,8 +67,8 @@ func (a *answer) finish() {
 	close(a.over)
 	a.tell()
 	a.mu.Unlock()
-	a.s.lines.Add(line)
-	a.of.span.EndAs(&line)
+	a.s.lines.Add(*line)
+	a.of.span.EndAs(line)
 	a.s.finished(a, refused, line)
 }
 
@@ -93,7 +93,7 @@ func (a *answer) reckoned(why *refusal) *refusal {
 }
 
 // finished counts an answer that has ended, and keeps it for a while if it can be read again.
-func (s *Server) finished(a *answer, refused *refusal, line sight.Line) {
+func (s *Server) finished(a *answer, refused *refusal, line *sight.Line) {
 	s.keys.end(a.key.key)
 	a.payer.leave()
 	s.mu.Lock()

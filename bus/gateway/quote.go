@@ -24,7 +24,7 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) (object [
 			return refuse(bus.CodeUnsupportedField, "n and a list of prompts ask for %d answers; a quote is for one: "+
 				"send n 1 and one prompt", len(asked.Tasks))
 		}
-		if err := limit(asked, &about); err != nil {
+		if err := limit(asked, about); err != nil {
 			return err
 		}
 		task := asked.Tasks[0]

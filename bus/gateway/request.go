@@ -84,8 +84,8 @@ func (s *Server) traced(of *request) {
 }
 
 // line returns the line of the request that began an answer, once that has ended. The lock is held.
-func (a *answer) line() sight.Line {
-	n := a.of.line
+func (a *answer) line() *sight.Line {
+	n := &a.of.line
 	n.End, n.Task, n.Model = time.Now(), a.shape.ID, a.shape.Model
 	n.Hub, n.Agent = a.accepted.Hub, a.accepted.Agent
 	if first := a.first.Load(); first > 0 {

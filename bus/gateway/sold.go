@@ -44,7 +44,7 @@ func (s *Server) models(_ http.ResponseWriter, _ *http.Request, k *key) ([]byte,
 
 func (s *Server) model(_ http.ResponseWriter, r *http.Request, k *key) ([]byte, error) {
 	id, about := r.PathValue("id"), s.keys.about(k)
-	if err := mayAsk(&about, id); err != nil {
+	if err := mayAsk(about, id); err != nil {
 		return nil, err
 	}
 	all, err := s.list(k)

@@ -126,7 +126,7 @@ func (s *Server) usage(_ http.ResponseWriter, r *http.Request, k *key) ([]byte, 
 }
 
 // usageOf adds up what hubs have said.
-func usageOf(k bus.APIKey, from int64, by grouping, hubs []bus.HubFunds) usage {
+func usageOf(k *bus.APIKey, from int64, by grouping, hubs []bus.HubFunds) usage {
 	out := usage{Object: "usage", Client: k.Client, Key: k.ID, Complete: true, Data: []*used{}}
 	groups := map[string]*used{}
 	var order []string

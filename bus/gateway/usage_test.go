@@ -18,7 +18,7 @@ func TestUsageIsToldApartWhateverTagsSay(t *testing.T) {
 		{Day: 1, Key: "k", Tags: bus.Tags([]bus.Tag{{Name: "a\x00eve\x01b", Value: "2"}}, ""), Tasks: 1},
 		{Day: 1, Key: "k", Tags: tip.Rest, Tasks: 1},
 		{Day: 1, Key: "k", Tags: bus.Tags([]bus.Tag{{Name: "\xff"}}, ""), Tasks: 1}}
-	u := usageOf(bus.APIKey{ID: "k"}, 1, grouping{tags: true}, []bus.HubFunds{{AtMS: 1, Uses: uses}})
+	u := usageOf(&bus.APIKey{ID: "k"}, 1, grouping{tags: true}, []bus.HubFunds{{AtMS: 1, Uses: uses}})
 	if len(u.Data) != len(uses) || u.Total.Tasks != int64(len(uses)) {
 		t.Errorf("%d groups of %d, %d tasks", len(u.Data), len(uses), u.Total.Tasks)
 	}
@@ -26,7 +26,7 @@ func TestUsageIsToldApartWhateverTagsSay(t *testing.T) {
 
 // A hub that tells of another key's tasks too, or of earlier days, adds nothing to what a key is shown.
 func TestUsageIsOfTheKeyThatAsks(t *testing.T) {
-	u := usageOf(bus.APIKey{ID: "k"}, 5, grouping{day: true}, []bus.HubFunds{{AtMS: 1, Uses: []tip.Use{
+	u := usageOf(&bus.APIKey{ID: "k"}, 5, grouping{day: true}, []bus.HubFunds{{AtMS: 1, Uses: []tip.Use{
 		{Day: 5, Key: "k", Tasks: 1}, {Day: 5, Key: "other", Tasks: 2}, {Day: 4, Key: "k", Tasks: 4}}}})
 	if u.Total.Tasks != 1 || len(u.Data) != 1 {
 		t.Errorf("%d tasks in %d groups", u.Total.Tasks, len(u.Data))
