@@ -1,7 +1,9 @@
 package hub_test
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,53 @@ func TestWhereTasksAreRefusedASlotCostsAllOfItsPrice(t *testing.T) {
 		if len(told) < 10 || (charged > 0) != (len(refused) > 1) {
 			t.Errorf("%d tasks of %v were refused, and %d rounds charge all of a slot's price", len(told), refused,
 				charged)
+		}
+		e.audited()
+	}
+}
+
+// Who would have less of a slot than others, two seconds long and at each agent, is told then, and not when
+// it has waited for as long as it would: by the prices that earlier rounds made, so that it is all one in
+// which money everybody counts. What a client's own tasks bear of a price tells none of them.
+func TestWhoIsOutpricedForTwoSecondsIsTold(t *testing.T) {
+	var first map[string]time.Duration
+	for _, scale := range []market.Credits{1, 5} {
+		e := newEngines(t, nil)
+		e.join("a-1", "llama", 1, 0.9, card(0, 0, 0))
+		e.join("b-1", "qwen", 4, 0.9, card(0, 0, 0)) // where a slot costs nothing: nothing is left off
+		ask := func(client, model string, worth market.Credits) {
+			e.ask(client, func(m *bus.Task) {
+				m.Model, m.Terms = model, bus.Terms{Worth: new(scale * worth), Delta: new(0.5),
+					PatienceMS: new(int64(600_000)), MaxPrice: new(scale * worth)}
+			})
+		}
+		told := map[string]time.Duration{} // after how long
+		for i := range 100 {
+			if ask("ann", "llama", market.Credit/10); i%5 == 0 {
+				ask("dan", "qwen", market.Credit/10)
+			}
+			if i >= 50 && i%10 == 0 {
+				ask("bob", "llama", market.Credit/1000)
+			}
+			e.lets(200 * time.Millisecond)
+			for key := range e.asked {
+				if _, known := told[key]; !known && e.answerTo("inbox."+key) == string(bus.CodeNotWorthIt) {
+					told[key] = e.now.Sub(e.asked[key])
+				}
+			}
+		}
+		for key, after := range told {
+			if !strings.HasPrefix(key, "bob.") || after < 2*time.Second || after > 4*time.Second {
+				t.Errorf("%s is told after %v that it is not worth it", key, after)
+			}
+		}
+		if len(told) < 3 {
+			t.Errorf("%d tasks of bob's are told", len(told))
+		}
+		if first == nil {
+			first = told
+		} else if !maps.Equal(first, told) {
+			t.Errorf("told are %v, and where all is worth five times as much %v", first, told)
 		}
 		e.audited()
 	}

@@ -94,7 +94,7 @@ func (n rounds) leaves(whys []round.Why) {
 		switch {
 		case !t.Waits():
 			continue
-		case n.worthless(t, best):
+		case n.worthless(t, best), n.outpriced(t, &whys[i]):
 			continue
 		case whys[i].Beyond: // a round of its own follows
 			n.rest = true
@@ -127,20 +127,52 @@ func (n rounds) worthless(t *task, best *estimate.Offer) bool {
 		n.Queue.Lasts(t, t.Stated().Lasts(gain, t.Waited(n.turn.Now())))
 		return false
 	}
+	worth := "less than it costs at each agent that may take tasks again"
+	if best != nil {
+		worth = fmt.Sprintf("%s, and no agent would do better", n.costs(best))
+	}
+	n.refuse(t, worth)
+	return true
+}
+
+// outpricedFor is how long a slot costs more than a task would have of it until the task is told. A price
+// falls by half with each second in which nobody wants more of a slot, so this one is no moment's.
+const outpricedFor = 2 * time.Second
+
+// outpriced refuses a task for which that has lasted, whether or not its client would go on waiting: by the
+// time that it would be served it was worth little, and its caller has not asked elsewhere.
+func (n rounds) outpriced(t *task, why *round.Why) bool {
+	now := n.turn.Now()
+	switch {
+	case !why.Outpriced || t.Own():
+		t.Outpriced = time.Time{}
+	case t.Outpriced.IsZero():
+		t.Outpriced = now
+	case now.Sub(t.Outpriced) >= outpricedFor:
+		n.refuse(t, fmt.Sprintf("%s, and for %v what others would have had of a slot was more than the rest, at "+
+			"each agent", n.costs(why.Best), now.Sub(t.Outpriced).Round(time.Millisecond)))
+		return true
+	}
+	return false
+}
+
+// costs says what a task is worth at its best offer, and what it costs there.
+func (n rounds) costs(best *estimate.Offer) string {
+	return fmt.Sprintf("%s credits and costs %s credits at %s", best.Value, best.Cost+n.cfg.Fee,
+		n.meeting.Agents[best.Agent].ID())
+}
+
+// refuse ends a task that is worth so much.
+func (n rounds) refuse(t *task, worth string) {
 	n.meeting.Kept.End(n.turn.Nano(), t.Worth, 0)
-	retry, worth := time.Duration(0), "less than it costs at each agent that may take tasks again"
+	retry := time.Duration(0)
 	if t.Rounds() > 0 {
 		retry = time.Second
 		n.meeting.Refuse(t)
 	}
-	if best != nil {
-		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and no agent would do better", best.Value,
-			best.Cost+n.cfg.Fee, n.meeting.Agents[best.Agent].ID())
-	}
 	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, retry,
 		"after %v of waiting it is worth %s: offer more, or more patience",
 		t.Waited(n.turn.Now()).Round(time.Millisecond), worth), true)
-	return true
 }
 
 // award records a cleared round with its holds and hands out its tasks.

@@ -22,6 +22,8 @@ type Entry struct {
 	Short   bool           // by an agent's slot its first token would have come too late
 	Planned string         // the last agent at which it had a seat to come; "": it never had
 	Worth   market.Credits // what it was to have of the first such seat; less than 0: it began once
+	// since when a slot has cost more than the task would have of it; zero: that is not so
+	Outpriced time.Time
 
 	client   string
 	arrived  time.Time // its first arrival, kept if an agent refuses the task

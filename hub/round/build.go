@@ -48,6 +48,9 @@ type Why struct {
 	Beyond  bool            // the round had no room for the task
 	Planned int32           // the agent at which it has a seat to come, from 1; 0: it has none
 	Weight  market.Credits  // what it is to have there, tolls aside
+	// Outpriced: at each agent a slot costs the task more, beside what its client's own tasks bear of that,
+	// than it would have there if it began now. The prices are of earlier rounds, so no bid of others decides.
+	Outpriced bool
 }
 
 // Build makes the round of all who wait. The head is what a round is beside those who wait and those who
@@ -116,7 +119,7 @@ func Best(w *estimate.Waiter) (best *estimate.Offer) {
 // worth its cost.
 func (p *Plan) enter(waiter int32) {
 	r, w, task := &p.Whole, &p.waiters[waiter], market.Task{}
-	others, first := p.others.Without(w.Client), len(r.Edges)
+	others, first, outpriced := p.others.Without(w.Client), len(r.Edges), true
 	for i := range w.Offers {
 		o := &w.Offers[i]
 		stays := p.tolls.stay(o.Agent, o.Estimate)
@@ -126,12 +129,14 @@ func (p *Plan) enter(waiter int32) {
 		}
 		if o.Bare() >= r.Fee {
 			task.Within = max(task.Within, w.Left-o.Half)
+			outpriced = outpriced && o.Bare()-(toll-o.Own) < r.Fee
 			r.Edges = append(r.Edges, market.Edge{Task: len(r.Tasks), Agent: int(o.Agent), Value: o.Value,
 				Cost: o.Cost, Toll: o.Toll, Own: o.Own})
 			p.keeps = append(p.keeps, stays.Keeps(p.tolls.slots[o.Agent].running))
 		}
 	}
 	if len(r.Edges) > first {
+		p.whys[waiter].Outpriced = outpriced
 		if task.Within >= p.seats.latest {
 			task.Within = 0
 		} else {

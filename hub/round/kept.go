@@ -17,7 +17,7 @@ type Kept struct {
 	refused [market.MostRefused]refusal // the latest of each client, the last one first
 }
 
-// refusal says when a task of a client, which had waited, was found to be worth less than it cost.
+// refusal says when a task of a client, which had waited, was told that it is not worth a slot.
 type refusal struct {
 	client string
 	at     int64

@@ -159,6 +159,27 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   (mixed at 1.1) and 6.1 s and not 2.1 (two-speeds), at bills of 3.0 and not 5.5, and 2.1 and not 3.9 times
   the card: who is refused would have paid that. Within 1, 4 and 16 s of a refusal in place of 10: the more
   the longer, by 1 % in all. On one refused client and not two: the same, and one client could charge all.
+* **Waiting on while a slot costs more than the task would have of it**, as it was, and not being told once that
+  has lasted for two seconds. Level on mtrag with four tempers, with longest waits of 15 s and not 10 (mixed at
+  1.1); on the worlds of [cliff](cliff.md), by three seeds: -64 % (agents), -9 % (mooncake), -9 % (busy), -7 %
+  (agents-1), level on mooncake-4 and where caches are not short, with p99s of first tokens of 109 s and not 70
+  (agents), 147 and not 19 (mooncake), 133 and not 23 (mooncake-4), 44 and not 16 (busy): long prompts of which
+  nothing is cached waited for a minute or two, took a slot as a price fell for a moment, were then worth half,
+  and pushed out what others come back to. On busy four tenths are told so, and not a fifteenth. After 1, 3 or 5 s: +14 %
+  and -8 to -19 % on agents, within 8 % elsewhere, by two seeds. After a tenth of the time that it would wait on:
+  -26 % of the old on agents.
+* **A task more on an engine than it runs at once**, which waits in it for the next end. An engine forms its next step
+  in the moment in which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag
+  and 2 % on quac: by that the market serves less than a rule that sends everything at once. Sent ahead where all
+  slots are taken, by the time in which that engine's next end is expected: +0.2 to +0.5 % at .9 and +0.4 to +1.8 % at
+  1.1 where nobody says terms, with p99s of 489 and not 651 ms (mtrag at .9) and 540 and not 812 (quac at 1.1); with
+  tempers bills of 1.7 and not 5.2 (mixed at 1.1), 3.2 and not 12 (alike), 1.0 and not 3.5 times the card (two-speeds),
+  with p99s of 1.3 and not 3.2 s, .7 and not 4.7, .9 and not 2.6. But -2.0 % at capacity and -1.6 % at 1.1 on mixed: who
+  is sent ahead holds a place that a dearer task wanted. Merely selling one slot more: -2.7 to -3.6 % on mixed and
+  two-speeds. Two ahead: less than one. All by three seeds.
+* **A price that falls by half in 5 s or 20 s** where caches are short, in place of 1 s: +20 and -3 % on agents, +2 and
+  -39 % on mooncake, by one seed. **What a prompt evicts charged** as if it were computed once more, where prompts take all
+  of an engine's time: +14 % on agents, +7 % on mooncake, +3 % on busy; but where who is outpriced is told, -29, -7 and -4 %. **Ten tasks more than keep an engine busy**, not four: -80, -19 and -18 %. Both by two seeds.
 * **A lot among agents that are as good to a task**, as it was, and not the emptiest of them: welfare within 0.3 %, but
   where nobody says terms some agents are full by chance, and who has text cached there waits beside others with room:
   at six tenths of capacity p99 of first tokens is 1.8 times two-block's on mtrag, and not 1.1, the longest waits on
