@@ -94,7 +94,7 @@ func (n rounds) leaves(whys []round.Why) {
 		switch {
 		case !t.Waits():
 			continue
-		case n.worthless(t, best), n.outpriced(t, &whys[i]):
+		case n.worthless(t, best, whys[i].Outpriced):
 			continue
 		case whys[i].Beyond: // a round of its own follows
 			n.rest = true
@@ -116,63 +116,48 @@ func (n rounds) leaves(whys []round.Why) {
 	}
 }
 
-// worthless refuses a task that is worth less than it costs at every agent; best is where it lacks least of
-// those that take tasks now, if any does. Else it notes how long the task may wait.
-func (n rounds) worthless(t *task, best *estimate.Offer) bool {
-	gain, any := n.meeting.Gain(t, best)
-	switch {
-	case !any:
-		return false
-	case gain >= 0:
-		n.Queue.Lasts(t, t.Stated().Lasts(gain, t.Waited(n.turn.Now())))
-		return false
-	}
-	worth := "less than it costs at each agent that may take tasks again"
-	if best != nil {
-		worth = fmt.Sprintf("%s, and no agent would do better", n.costs(best))
-	}
-	n.refuse(t, worth)
-	return true
-}
-
 // outpricedFor is how long a slot costs more than a task would have of it until the task is told. A price
 // falls by half with each second in which nobody wants more of a slot, so this one is no moment's.
 const outpricedFor = 2 * time.Second
 
-// outpriced refuses a task for which that has lasted, whether or not its client would go on waiting: by the
-// time that it would be served it was worth little, and its caller has not asked elsewhere.
-func (n rounds) outpriced(t *task, why *round.Why) bool {
+// worthless refuses a task that is worth less than it costs at every agent, or that was outpriced for so long
+// (see [round.Why]), whether or not its client would wait on: it would be served when it is worth little, and
+// its caller has not asked elsewhere. best is where it lacks least of those that take tasks now, if any does.
+// Else it notes how long the task may wait.
+func (n rounds) worthless(t *task, best *estimate.Offer, outpriced bool) bool {
+	gain, any := n.meeting.Gain(t, best)
 	now := n.turn.Now()
-	switch {
-	case !why.Outpriced || t.Own():
+	if !outpriced || t.Own() {
 		t.Outpriced = time.Time{}
-	case t.Outpriced.IsZero():
+	} else if t.Outpriced.IsZero() {
 		t.Outpriced = now
-	case now.Sub(t.Outpriced) >= outpricedFor:
-		n.refuse(t, fmt.Sprintf("%s, and for %v what others would have had of a slot was more than the rest, at "+
-			"each agent", n.costs(why.Best), now.Sub(t.Outpriced).Round(time.Millisecond)))
-		return true
 	}
-	return false
-}
-
-// costs says what a task is worth at its best offer, and what it costs there.
-func (n rounds) costs(best *estimate.Offer) string {
-	return fmt.Sprintf("%s credits and costs %s credits at %s", best.Value, best.Cost+n.cfg.Fee,
-		n.meeting.Agents[best.Agent].ID())
-}
-
-// refuse ends a task that is worth so much.
-func (n rounds) refuse(t *task, worth string) {
+	lasts := !t.Outpriced.IsZero() && now.Sub(t.Outpriced) >= outpricedFor
+	switch {
+	case !any:
+		return false
+	case gain >= 0 && !lasts:
+		n.Queue.Lasts(t, t.Stated().Lasts(gain, t.Waited(now)))
+		return false
+	}
 	n.meeting.Kept.End(n.turn.Nano(), t.Worth, 0)
-	retry := time.Duration(0)
+	retry, worth := time.Duration(0), "less than it costs at each agent that may take tasks again"
 	if t.Rounds() > 0 {
 		retry = time.Second
 		n.meeting.Refuse(t)
 	}
+	if best != nil {
+		why := "no agent would do better"
+		if gain >= 0 {
+			why = "for " + outpricedFor.String() + " others would have had more of a slot, at each agent"
+		}
+		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and %s", best.Value, best.Cost+n.cfg.Fee,
+			n.meeting.Agents[best.Agent].ID(), why)
+	}
 	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, retry,
-		"after %v of waiting it is worth %s: offer more, or more patience",
-		t.Waited(n.turn.Now()).Round(time.Millisecond), worth), true)
+		"after %v of waiting it is worth %s: offer more, or more patience", t.Waited(now).Round(time.Millisecond),
+		worth), true)
+	return true
 }
 
 // award records a cleared round with its holds and hands out its tasks.

@@ -182,7 +182,8 @@ func (w waiters) Spent(all []*task) {
 	w.meeting.Agree(all)
 	for _, t := range all {
 		if t.Waits() { // what the one before leaves may have had others take its room
-			rounds{w.Node}.worthless(t, w.meeting.Best(t, true)) // no round may be held for long
+			// no round may be held for long
+			rounds{w.Node}.worthless(t, w.meeting.Best(t, true), !t.Outpriced.IsZero())
 		}
 	}
 }

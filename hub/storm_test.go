@@ -565,7 +565,8 @@ func (s *storm) justly(r *bus.Result) {
 	s.t.Helper()
 	i := slices.IndexFunc(s.all, func(m *bus.Task) bool { return m.Client == r.Client && m.ID == r.Task })
 	_, held := s.last[r.Client+"/"+r.Task] // then not every agent may serve it
-	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || held || i < 0 || s.events != 1 {
+	outpriced := strings.Contains(r.Message, "others would have had more")
+	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || held || i < 0 || s.events != 1 || outpriced {
 		return
 	}
 	m := s.all[i]
