@@ -48,8 +48,8 @@ type Why struct {
 	Beyond  bool            // the round had no room for the task
 	Planned int32           // the agent at which it has a seat to come, from 1; 0: it has none
 	Weight  market.Credits  // what it is to have there, tolls aside
-	// At each agent a slot costs the task more, beside what its client's own tasks bear of that, than it would
-	// have there if it began now. Prices are of earlier rounds, so no bid of others decides.
+	// at each agent a slot costs the task more, beside what its client's own tasks bear of that, than it
+	// would have there if it began now: prices are of earlier rounds, so no bid of others decides
 	Outpriced bool
 }
 
