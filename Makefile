@@ -134,7 +134,7 @@ FIRST := integration cmd/souk
 TEST  := test -vet=off -timeout 10m
 RACE  := $(TEST) -race "-gcflags=souk/...=-dwarf=false -l"
 PARTS := test-race test-plain lab-race lab-plain
-.PHONY: $(PARTS)
+.PHONY: $(PARTS) short-market short-lab
 
 # A quarter of the processor time goes into compiling and linking: nobody debugs these programs, and the compiler,
 # which ends soon, needs to collect no garbage. What others wrote, and what only wires parts and tests them,
@@ -190,8 +190,13 @@ else
 endif
 
 test-short: ## the same without the race detector and without what is long; each package has a part in it
-	$(GO) $(TEST) -p 4 -short $(addprefix ./,integration/gateway $(FIRST)) ./...
-	$(GO) -C $(LAB) $(TEST) -p 4 -short ./...
+	@$(MAKE) --no-print-directory -k -j2 short-market short-lab
+
+# Much of the time of the first part is links, and waits of its longest tests, which the other fills.
+short-market:
+	$(GO) $(TEST) -p 4 -short $(addprefix ./,integration/gateway $(FIRST) bus/embedded hub) ./...
+short-lab:
+	$(GO) -C $(LAB) $(TEST) -p 2 -short ./...
 	$(GO) -C $(ALERTS) $(TEST) .
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals

@@ -12,6 +12,9 @@ import (
 // Tasks that name a worth beyond all others', and are cancelled after 5 ms, make what others pay dearer by a
 // third, and not more, whatever they are worth: one plan moves a price only so far.
 func TestDecoysThatAreCancelled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a second of computing")
+	}
 	const lives = 5 * time.Millisecond
 	base := 0.0
 	for _, w := range []market.Credits{0, market.Credit / 50, 10 * market.Credit} {

@@ -47,6 +47,9 @@ func TestPostedPrices(t *testing.T) {
 // A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that,
 // and passes the audit.
 func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a second of computing")
+	}
 	h := newHouse(t, func(c *hub.Config) {
 		c.Batch.ClosesAt, c.Batch.MaxBatch, c.Batch.Eager = 700, 700, false
 	})

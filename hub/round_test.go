@@ -259,6 +259,9 @@ func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
 // What a burst writes down of a task does not grow with the fleet either, be the agents idle and equal or
 // each with a part of what comes: where there is a place for each task, each is left with one edge, or few.
 func TestABurstsRecordDoesNotGrowWithTheFleet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a second of computing")
+	}
 	const burst = 256
 	size := map[int]int{}
 	for _, fleet := range []int{64, 300, 1000} {
