@@ -20,7 +20,8 @@ func TestAPictureIsNotText(t *testing.T) {
 		if p.Bytes > len(text)+300 {
 			t.Errorf("%d bytes of canonical text", p.Bytes)
 		}
-		if p.AtLeast > (p.Tokens-MediaTokens)/sureOf { // else a context might be too short for what nobody counted
+		// else a context might be too short for what nobody counted
+		if p.AtLeast > (p.Tokens-MediaTokens)/sureOf {
 			t.Errorf("%d tokens are sure of %d with a picture", p.AtLeast, p.Tokens)
 		}
 		return p.Tokens
