@@ -26,8 +26,8 @@ type Ground struct {
 const MostRefused = 3
 
 // Refuses reports whether what everybody would pay is charged at an agent: whether of the refused clients,
-// but for the one named, two had tasks that might have gone there, by its bits, and had waited until they
-// were worth less than they cost. Who is served where others are refused has what these would have had. One
+// but for the one named, two had tasks that might have gone there, by its bits, and were told after a wait
+// that they are not worth a slot. Who is served where others are refused has what these would have had. One
 // client alone moves no toll so, and its own tasks move none of what it is charged.
 func Refuses(refused []string, there uint8, but string) bool {
 	clients := 0

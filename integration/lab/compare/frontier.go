@@ -161,12 +161,12 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   the longer, by 1 % in all. On one refused client and not two: the same, and one client could charge all.
 * **Waiting on while a slot costs more than the task would have of it**, as it was, and not being told once that
   has lasted for two seconds. Level on mtrag with four tempers, with longest waits of 15 s and not 10 (mixed at
-  1.1); on the worlds of [cliff](cliff.md), by three seeds: -64 % (agents), -9 % (mooncake), -9 % (busy), -7 %
-  (agents-1), level on mooncake-4 and where caches are not short, with p99s of first tokens of 109 s and not 70
-  (agents), 147 and not 19 (mooncake), 133 and not 23 (mooncake-4), 44 and not 16 (busy): long prompts of which
+  1.1, three seeds); on the worlds of [cliff](cliff.md), by five: -61 % (agents), -10 % (busy), -7 % (agents-1),
+  -4 % (mooncake), -1 % (mooncake-4), level where caches are not short, with p99s of first tokens of 107 s and not 71
+  (agents), 134 and not 18 (mooncake), 133 and not 21 (mooncake-4), 44 and not 14 (busy): long prompts of which
   nothing is cached waited for a minute or two, took a slot as a price fell for a moment, were then worth half,
-  and pushed out what others come back to. On busy four tenths are told so, and not a fifteenth. After 1, 3 or 5 s: +14 %
-  and -8 to -19 % on agents, within 8 % elsewhere, by two seeds. After a tenth of the time that it would wait on:
+  and pushed out what others come back to. On busy four tenths are told so, and not a fifteenth. After 1, 3 or 5 s:
+  +18, -30 and -19 % on agents, within 8 % elsewhere, by two seeds. After a tenth of the time that it would wait on:
   -26 % of the old on agents.
 * **A task more on an engine than it runs at once**, which waits in it for the next end. An engine forms its next step
   in the moment in which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag
