@@ -156,10 +156,11 @@ func (r *Room) Gain(t *Task, best *estimate.Offer) (gain market.Credits, any boo
 	if best != nil {
 		most = best.Bare()
 	}
-	enough := most >= r.cfg.Fee
+	if most >= r.cfg.Fee {
+		return most - r.cfg.Fee, true
+	}
 	for _, a := range r.fleet.All() {
-		if returns, left := a.Returns(r.turn.Nano()); !enough && returns &&
-			r.forecasts.Goes(&t.Asks, &a.Forecast) {
+		if returns, left := a.Returns(r.turn.Nano()); returns && r.forecasts.Goes(&t.Asks, &a.Forecast) {
 			e := r.forecasts.At(r.turn.Nano(), &t.Asks, &a.Forecast)
 			in := t.Waited(r.turn.Now()) + left + e.First
 			most = max(most, e.Value(t.Stated(), in, t.Most)-e.Cost)

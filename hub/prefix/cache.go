@@ -20,7 +20,7 @@ type Cache struct {
 
 	nodes         []node
 	spare         []int32
-	byHash        map[uint64]int32
+	byHash        hashed[int32] // their numbers, from 1
 	most          int           // prefixes that are remembered of it
 	use           bounded.Order // of what no task that runs needs
 	tokens        int           // of all nodes and answers, and of tasks that run
@@ -71,11 +71,13 @@ func (x *Index) New(block, capacity int) *Cache {
 	if i > math.MaxUint16 {
 		panic("prefix: more agents than a hub may know")
 	}
-	x.agents[i] = &Cache{index: x, place: uint16(i), block: max(1, block), capacity: max(0, capacity),
-		byHash: map[uint64]int32{}, reported: reported{hashes: said{}}, most: x.limits.hashes(capacity),
-		use:      bounded.Empty(),
+	b := &Cache{index: x, place: uint16(i), block: max(1, block), capacity: max(0, capacity),
+		reported: reported{hashes: said{}}, most: x.limits.hashes(capacity), use: bounded.Empty(),
 		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions, 0)}
-	return x.agents[i]
+	b.byHash = hashed[int32]{hash: func(k int32) uint64 { return b.nodes[k-1].hash }, seed: x.limits.Seed,
+		all: make([]int32, 16)}
+	x.agents[i] = b
+	return b
 }
 
 // Drop forgets the agent. Its runs end as if they had been in vain.
@@ -88,6 +90,12 @@ func (b *Cache) Drop() {
 	}
 	b.dropped = true
 	b.index.agents[b.place] = nil
+}
+
+// find finds a prefix among the nodes.
+func (b *Cache) find(hash uint64) (i int32, ok bool) {
+	i = b.byHash.all[b.byHash.at(hash)] - 1
+	return i, i >= 0
 }
 
 // Place is the agent's among the depths of [Index.Depths].
@@ -110,13 +118,13 @@ func (b *Cache) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cach
 		return estimate, 0
 	}
 	at := p.Prefixes[depth-1]
-	i, ok := b.byHash[at.Hash]
+	i, ok := b.find(at.Hash)
 	for p.Loose != bus.LooseMedia && ok && b.nodes[i].until == quiet && b.reported.rules && !b.says(at.Hash) {
 		if depth--; depth == 0 { // it is shown for what goes on from it alone
 			return estimate, 0
 		}
 		at = p.Prefixes[depth-1]
-		i, ok = b.byHash[at.Hash]
+		i, ok = b.find(at.Hash)
 	}
 	if !ok { // the agent reports it, and its other texts are guessed
 		tokens = max(1, b.upto(p, depth, p.Bytes, estimate))
@@ -161,29 +169,27 @@ const rereads = 4
 // to be, and fit in the cache beside all that was served since, whatever the agent says.
 func (b *Cache) Had(p *bus.Prompt, least, most int32) int32 {
 	most = min(most, int32(len(p.Prefixes)))
-	if most <= least || !b.hadPrefix(p, least) {
+	had := func(i int32) bool {
+		k, ok := b.find(p.Prefixes[i].Hash)
+		return ok && b.nodes[k].held
+	}
+	if most <= least || !had(least) {
 		return min(least, most)
 	}
 	// who holds a text holds all that it begins with
 	least++
-	beyond := func(k int) bool { return !b.hadPrefix(p, least+int32(k)) }
+	beyond := func(k int) bool { return !had(least + int32(k)) }
 	return least + int32(sort.Search(int(most-least), beyond))
-}
-
-// hadPrefix reports whether the prefix of that index was served there, or has begun to be, and fits.
-func (b *Cache) hadPrefix(p *bus.Prompt, prefix int32) bool {
-	i, ok := b.byHash[p.Prefixes[prefix].Hash]
-	return ok && b.nodes[i].held
 }
 
 // counted is the last of a prompt's first prefixes of which it is known how many tokens stand before it, and
 // whether they were counted.
 func (b *Cache) counted(p *bus.Prompt, prefixes int32) (bytes, upto int, exact bool) {
-	k := sort.Search(int(prefixes), func(i int) bool { _, ok := b.byHash[p.Prefixes[i].Hash]; return !ok })
+	k := sort.Search(int(prefixes), func(i int) bool { _, ok := b.find(p.Prefixes[i].Hash); return !ok })
 	if k == 0 {
 		return 0, 0, true
 	}
-	i := b.byHash[p.Prefixes[k-1].Hash]
+	i, _ := b.find(p.Prefixes[k-1].Hash)
 	n := &b.nodes[i]
 	return p.Prefixes[k-1].Bytes, int(n.upto), n.exact
 }
@@ -272,10 +278,11 @@ func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached
 				b.answer(n.parent, 0)
 			}
 		} else if n.runs == 0 {
-			b.unlink(i)
+			b.use.Remove(b.neighbours, i)
 		}
 		if n.runs == 0 {
-			b.push(i)
+			n.used = b.clock
+			b.use.Push(b.neighbours, i) // the newest of those that may go
 		}
 		b.show(i)
 	}

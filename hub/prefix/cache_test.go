@@ -253,7 +253,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	if overlap(b, &p[0]) != 96 || overlap(b, &p[2]) == 0 {
 		t.Error("its first half was found, and what was used since is forgotten")
 	}
-	if x, ok := b.byHash[p[0].Prefixes[len(p[0].Prefixes)-1].Hash]; ok && x != 0 {
+	if x, ok := b.find(p[0].Prefixes[len(p[0].Prefixes)-1].Hash); ok && x != 0 {
 		t.Error("what was used before its second half is still believed in")
 	}
 	b, p = fresh()
@@ -290,8 +290,8 @@ func TestDrop(t *testing.T) {
 			overlap(c, &p), overlap(b, &p))
 	}
 	b.Drop()
-	if len(x.own.holders) != 0 {
-		t.Errorf("%d prefixes are left", len(x.own.holders))
+	if x.own.n != 0 {
+		t.Errorf("%d prefixes are left", x.own.n)
 	}
 }
 

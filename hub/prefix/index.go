@@ -13,15 +13,17 @@ import (
 // Limits bounds what is known of one agent.
 type Limits struct {
 	Sessions int // sessions remembered of one agent
-	// prefix hashes remembered of one agent, some 130 bytes each, in maps and with the agent's place in the
-	// index: at most, see Limits.hashes; half as many of one that says what it holds
+	// prefix hashes remembered of one agent, some 85 bytes each with the agent's place in the index: at most,
+	// see Limits.hashes; half as many of one that says what it holds
 	Hashes int
 	// and those that one agent may say it holds, some 35 bytes each
 	Reported int
+
+	Seed uint64 // where hashes stand in memory; secret
 }
 
 const (
-	// mostHashes is the number of hashes for which 1.7 MB have room, with the sessions.
+	// mostHashes is the number of hashes for which a megabyte has room, with the sessions.
 	mostHashes = 11 << 10
 	// of a cache, the tokens that there is a prefix for: fewer than in long messages, as there are short ones
 	tokensEach = 16
@@ -67,9 +69,15 @@ type Index struct {
 
 // table records who holds which prefix.
 type table struct {
-	holders map[uint64]holders
-	sets    [][]uint64 // of more than few agents, a bit for each
-	unused  []int32    // of these
+	hashed[entry]
+	sets   [][]uint64 // of more than few agents, a bit for each
+	unused []int32    // of these
+}
+
+// entry is a prefix and who holds it.
+type entry struct {
+	key uint64
+	holders
 }
 
 // holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
@@ -129,8 +137,11 @@ func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 
 // NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	return &Index{limits: l, own: table{holders: map[uint64]holders{}},
-		reported: table{holders: map[uint64]holders{}}}
+	none := func() table {
+		return table{hashed: hashed[entry]{hash: func(e entry) uint64 { return e.key }, seed: l.Seed,
+			all: make([]entry, 16)}}
+	}
+	return &Index{limits: l, own: none(), reported: none()}
 }
 
 // ask makes known how deep all agents are: they are asked for one prompt after the other.
@@ -145,7 +156,7 @@ func (x *Index) ask(prefixes []bus.PrefixHash) {
 // whatever agents report, and how many agents hold so many.
 func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	for i := len(p.Prefixes); i > 0 && agents == 0; i-- {
-		depth, agents = int32(i), int(x.own.holders[p.Prefixes[i-1].Hash].n)
+		depth, agents = int32(i), int(x.own.all[x.own.at(p.Prefixes[i-1].Hash)].n)
 	}
 	if agents == 0 {
 		depth = 0
@@ -209,7 +220,7 @@ const stride = 8
 
 // each shows a prefix's holders among some.
 func (t *table) each(key uint64, among []uint64, show func(place int)) {
-	h := t.holders[key]
+	h := t.all[t.at(key)].holders
 	if h.n <= few {
 		for _, place := range h.few[:h.n] {
 			if among[place/64]>>(place%64)&1 > 0 {
@@ -227,19 +238,25 @@ func (t *table) each(key uint64, among []uint64, show func(place int)) {
 
 // hold has an agent among a prefix's holders, or no longer.
 func (t *table) hold(key uint64, place uint16, holds bool) {
-	h := t.holders[key]
+	h := t.all[t.at(key)].holders
 	switch {
 	case holds:
-		t.holders[key] = t.with(h, place)
+		t.put(entry{key, t.with(h, place)})
 	case h.n == 1:
-		delete(t.holders, key)
+		t.remove(key)
 	default:
-		t.holders[key] = t.without(h, place)
+		t.put(entry{key, t.without(h, place)})
 	}
 }
 
 func (t *table) with(h holders, place uint16) holders {
 	h.n++
+	bit := func(set int32, place uint16) {
+		for int(place/64) >= len(t.sets[set]) {
+			t.sets[set] = append(t.sets[set], 0)
+		}
+		t.sets[set][place/64] |= 1 << (place % 64)
+	}
 	switch {
 	case h.n <= few:
 		h.few[h.n-1] = place
@@ -252,19 +269,12 @@ func (t *table) with(h holders, place uint16) holders {
 			t.sets = append(t.sets, nil)
 		}
 		for _, other := range h.few {
-			t.set(set, other)
+			bit(set, other)
 		}
 		h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
 	}
-	t.set(h.set(), place)
+	bit(h.set(), place)
 	return h
-}
-
-func (t *table) set(set int32, place uint16) {
-	for int(place/64) >= len(t.sets[set]) {
-		t.sets[set] = append(t.sets[set], 0)
-	}
-	t.sets[set][place/64] |= 1 << (place % 64)
 }
 
 func (t *table) without(h holders, place uint16) holders {

@@ -21,7 +21,7 @@ func sound(b *Cache) error {
 		}
 		nodes++
 		tokens += int(n.upto) + int(n.answer)
-		if k := b.byHash[n.hash]; k != int32(i) {
+		if k, _ := b.find(n.hash); k != int32(i) {
 			return fmt.Errorf("node %d is not found by its hash", i)
 		}
 		if n.parent != none {
@@ -40,8 +40,8 @@ func sound(b *Cache) error {
 			return fmt.Errorf("node %d is neither held nor computed, or not shown: %+v", i, *n)
 		}
 	}
-	if nodes != len(b.byHash) {
-		return fmt.Errorf("%d nodes, %d of them found by their hashes", nodes, len(b.byHash))
+	if nodes != b.byHash.n {
+		return fmt.Errorf("%d nodes, %d of them found by their hashes", nodes, b.byHash.n)
 	}
 	listed, newer, place := 0, none, map[int32]int{}
 	for i := b.use.Newest; i != none; i = b.nodes[i].place.Older {
@@ -244,11 +244,11 @@ func FuzzIndex(f *testing.F) {
 						reported[short][b.Place()] = true
 					}
 				}
-				if b.sessions.Len() > limits.Sessions || len(b.byHash) > 2*limits.Hashes ||
-					len(runs) == 0 && (len(b.byHash) > limits.Hashes ||
+				if b.sessions.Len() > limits.Sessions || b.byHash.n > 2*limits.Hashes ||
+					len(runs) == 0 && (b.byHash.n > limits.Hashes ||
 						b.capacity > 0 && b.tokens > b.capacity) {
 					t.Fatalf("step %d, agent %d: %d sessions, %d prefixes, %d tokens of %d", clock, i,
-						b.sessions.Len(), len(b.byHash), b.tokens, b.capacity)
+						b.sessions.Len(), b.byHash.n, b.tokens, b.capacity)
 				}
 				for j := range b.nodes {
 					if n := &b.nodes[j]; n.shown {
@@ -262,12 +262,12 @@ func FuzzIndex(f *testing.F) {
 					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].hashes())
 				}
 			}
-			if len(sets) != len(x.own.holders) {
-				t.Fatalf("step %d: %d prefixes in the index, want %d", clock, len(x.own.holders), len(sets))
+			if len(sets) != x.own.n {
+				t.Fatalf("step %d: %d prefixes in the index, want %d", clock, x.own.n, len(sets))
 			}
-			if len(reported) != len(x.reported.holders) {
+			if len(reported) != x.reported.n {
 				t.Fatalf("step %d: %d prefixes in the index by what is reported, want %d", clock,
-					len(x.reported.holders),
+					x.reported.n,
 					len(reported))
 			}
 			p := prompt()
@@ -276,7 +276,7 @@ func FuzzIndex(f *testing.F) {
 			for _, b := range caches {
 				k := 0
 				for k < len(p.Prefixes) {
-					if i, ok := b.byHash[p.Prefixes[k].Hash]; !ok || !b.nodes[i].held {
+					if i, ok := b.find(p.Prefixes[k].Hash); !ok || !b.nodes[i].held {
 						break
 					}
 					k++
@@ -399,7 +399,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	prefixes := 0
 	for _, b := range caches {
-		prefixes += len(b.byHash)
+		prefixes += b.byHash.n
 	}
 	each := float64(memory()-before) / float64(prefixes)
 	t.Logf("%d prefixes, %.0f bytes each", prefixes, each)

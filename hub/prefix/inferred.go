@@ -14,7 +14,7 @@ import (
 func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 	last, i := none, 0
 	for ; i < len(p.Prefixes); i++ {
-		k, ok := b.byHash[p.Prefixes[i].Hash]
+		k, ok := b.find(p.Prefixes[i].Hash)
 		if !ok {
 			break
 		}
@@ -33,7 +33,7 @@ func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 	}
 	before := upto
 	for ; i < len(p.Prefixes); i++ {
-		if _, twice := b.byHash[p.Prefixes[i].Hash]; twice {
+		if _, twice := b.find(p.Prefixes[i].Hash); twice {
 			return last
 		}
 		at := between(p, p.Prefixes[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
@@ -41,7 +41,7 @@ func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		b.births++
 		b.nodes[k] = node{hash: p.Prefixes[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
-		b.byHash[b.nodes[k].hash] = k
+		b.byHash.put(k + 1)
 		b.tokens += at - before
 		if last != none {
 			b.nodes[last].kids++
@@ -82,8 +82,8 @@ func (b *Cache) Recount(p *bus.Prompt, with *Cache) {
 		return
 	}
 	hash := p.Prefixes[depth-1].Hash
-	i, held := b.byHash[hash]
-	k, counted := with.byHash[hash]
+	i, held := b.find(hash)
+	k, counted := with.find(hash)
 	if !held || !counted {
 		return
 	}
@@ -96,16 +96,19 @@ func (b *Cache) Recount(p *bus.Prompt, with *Cache) {
 // room forgets what was used least recently until so many more prefixes can be remembered beside the text up
 // to a node. It reports false if there is no room for them.
 func (b *Cache) room(prefixes int, last int32) bool {
-	most := b.prefixes()
-	if len(b.byHash)+prefixes <= most {
+	most := b.most
+	if b.reported.speaks { // half of them, where the agent reports its cache
+		most /= 2
+	}
+	if b.byHash.n+prefixes <= most {
 		return true
 	}
 	for i := last; i != none; i = b.nodes[i].parent { // this text is used now
 		if n := &b.nodes[i]; n.sure && n.runs == 0 {
-			b.unlink(i)
+			b.use.Remove(b.neighbours, i)
 		}
 	}
-	for b.use.Oldest != none && len(b.byHash)+prefixes > most {
+	for b.use.Oldest != none && b.byHash.n+prefixes > most {
 		b.free(b.use.Oldest)
 	}
 	way := b.way(last)
@@ -114,15 +117,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 			b.use.Push(b.neighbours, i) // as it is used now, it is the newest before long
 		}
 	}
-	return len(b.byHash)+prefixes <= most
-}
-
-// prefixes bounds the prefixes remembered now: half where the agent reports its cache.
-func (b *Cache) prefixes() int {
-	if b.reported.speaks {
-		return b.most / 2
-	}
-	return b.most
+	return b.byHash.n+prefixes <= most
 }
 
 func (b *Cache) alloc() int32 {
@@ -147,19 +142,22 @@ func (b *Cache) free(i int32) {
 		b.nodes[n.parent].kids--
 	}
 	if n.sure {
-		b.unlink(i)
+		b.use.Remove(b.neighbours, i)
 	}
 	n.held = false
 	b.show(i)
-	delete(b.byHash, n.hash)
+	b.byHash.remove(n.hash)
 	*n = node{}
 	b.spare = append(b.spare, i)
 }
 
 // fit forgets the least recently used texts until the rest fits. Those of running tasks stay.
 func (b *Cache) fit() {
-	most := b.prefixes()
-	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
+	most := b.most
+	if b.reported.speaks { // half of them, where the agent reports its cache
+		most /= 2
+	}
+	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || b.byHash.n > most) {
 		b.free(b.use.Oldest)
 	}
 }
@@ -179,11 +177,3 @@ func (b *Cache) answer(i int32, tokens int) {
 }
 
 func (b *Cache) neighbours(i int32) *bounded.Place { return &b.nodes[i].place }
-
-// push makes a node the newest of those that may go.
-func (b *Cache) push(i int32) {
-	b.nodes[i].used = b.clock
-	b.use.Push(b.neighbours, i)
-}
-
-func (b *Cache) unlink(i int32) { b.use.Remove(b.neighbours, i) }

@@ -26,11 +26,11 @@ func (x *Index) knows(hash uint64) bool {
 		if b == nil {
 			continue
 		}
-		if _, ok := b.byHash[hash]; ok {
+		if _, ok := b.find(hash); ok {
 			return true
 		}
 	}
-	return x.reported.holders[bus.ShortHash(hash)].n > 0
+	return x.reported.all[x.reported.at(bus.ShortHash(hash))].n > 0
 }
 
 // rename has the prefixes of what was sent to the agent go by a prompt's names instead of the former ones.
@@ -38,22 +38,22 @@ func (b *Cache) rename(p *bus.Prompt) {
 	last := none
 	for i := range p.Prefixes {
 		to := p.Prefixes[i].Hash
-		if k, known := b.byHash[to]; known {
+		if k, known := b.find(to); known {
 			last = k
 			continue
 		}
-		k, ok := b.byHash[p.Former.At(i)]
+		k, ok := b.find(p.Former.At(i))
 		if !ok || b.nodes[k].parent != last {
 			return // it knows no text that begins so
 		}
 		last = k
 		n := &b.nodes[k]
-		delete(b.byHash, n.hash)
+		b.byHash.remove(n.hash)
 		held := n.held
 		n.held = false
 		b.show(k)
 		n.hash, n.held = to, held
-		b.byHash[to] = k
+		b.byHash.put(k + 1)
 		b.show(k)
 	}
 }
@@ -63,7 +63,7 @@ func (b *Cache) rename(p *bus.Prompt) {
 func (x *Index) retell(p *bus.Prompt) {
 	for i, m := range p.Prefixes {
 		old := bus.ShortHash(p.Former.At(i))
-		if x.reported.holders[old].n == 0 {
+		if x.reported.all[x.reported.at(old)].n == 0 {
 			continue
 		}
 		for _, b := range x.agents {

@@ -137,7 +137,7 @@ func (b *Cache) says(hash uint64) bool {
 
 // shows reports whether the agent has a prefix by what was served there.
 func (b *Cache) shows(hash uint64) bool {
-	i, ok := b.byHash[hash]
+	i, ok := b.find(hash)
 	return ok && b.nodes[i].shown
 }
 

@@ -174,8 +174,8 @@ func TestWhatIsReportedExpires(t *testing.T) {
 			t.Error(err)
 		}
 		b.Drop()
-		if len(x.reported.holders)+len(x.own.holders) > 0 {
-			t.Errorf("%s: %d prefixes are left", c.name, len(x.reported.holders)+len(x.own.holders))
+		if x.reported.n+x.own.n > 0 {
+			t.Errorf("%s: %d prefixes are left", c.name, x.reported.n+x.own.n)
 		}
 		x.Advance(x.now + 1000*second)
 	}
@@ -361,13 +361,13 @@ func takesLess(t *testing.T, talks bool) {
 	}
 	x.Advance(now + int64(3*settled))
 	each := (memory() - before) / agents
-	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, len(caches[3].byHash),
+	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, caches[3].byHash.n,
 		len(caches[3].reported.hashes), caches[3].sessions.Len())
 	prefixes, reported := limits.Hashes, 0
 	if talks {
 		prefixes, reported = limits.Hashes/2, limits.Reported
 	}
-	if each > 2<<20 || len(caches[3].byHash) < prefixes || len(caches[3].reported.hashes) < reported ||
+	if each > 2<<20 || caches[3].byHash.n < prefixes || len(caches[3].reported.hashes) < reported ||
 		caches[3].sessions.Len() < limits.Sessions {
 		t.Errorf("%d bytes an agent", each)
 	}

@@ -98,7 +98,7 @@ func (b *Cache) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 	// what it is not believed to. No later prefix has as many that the first has not: who runs with a prefix
 	// runs with all before it.
 	full := func() bool {
-		i, ok := b.byHash[p.Prefixes[0].Hash]
+		i, ok := b.find(p.Prefixes[0].Hash)
 		return ok && b.nodes[i].runs == math.MaxUint16
 	}
 	if b.fits(p) && !full() {
@@ -111,7 +111,7 @@ func (b *Cache) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 		_, r.sure = b.ExpectAt(p, r.depth, prompt)
 		for i := r.leaf; i != none; i = b.nodes[i].parent {
 			if b.nodes[i].runs++; b.nodes[i].runs == 1 && b.nodes[i].sure {
-				b.unlink(i)
+				b.use.Remove(b.neighbours, i)
 			}
 		}
 	}
@@ -192,7 +192,8 @@ func (b *Cache) release(r *Run) {
 				n.until = until
 			}
 			if n.sure {
-				b.push(i)
+				n.used = b.clock
+				b.use.Push(b.neighbours, i)
 			} else {
 				b.free(i)
 			}
