@@ -60,6 +60,7 @@ var proxies = []struct {
 func TestBehindProxies(t *testing.T) {
 	for _, p := range proxies {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel() // they wait, mostly
 			program, err := exec.LookPath(p.name)
 			if err != nil {
 				t.Skipf("there is no %s", p.name)
