@@ -468,27 +468,59 @@ func TestHubsThatHaveLed(t *testing.T) {
 	}
 	misses := func(table *Table, after time.Duration, want bool) {
 		t.Helper()
-		if got := table.Misses(noon.Add(after)); got != want {
+		if got := table.Misses(noon.Add(after), time.Time{}); got != want {
 			t.Errorf("misses a hub after %v: %v", after, got)
 		}
 	}
 	a, b := bus.HubEntry{Domain: "a", Journal: "ja"}, bus.HubEntry{Domain: "a", Journal: "jb"}
-	table := (&Table{}).WithLed("ja").WithLed("jb")
+	table := (&Table{}).WithLed("ja", noon).WithLed("jb", noon)
 	misses(table, time.Hour, true)
 	table = table.WithEntry(a, 5, noon)
 	misses(table, 0, true)
 	table = table.WithoutLed("jb")
 	misses(table, 0, false)
-	misses(table.WithLed("ja"), 0, false) // it leads
+	misses(table.WithLed("ja", noon), 0, false) // it leads
 
 	left := table.Without("a", noon)
 	misses(left, leftFor, true)
-	misses(left.WithLed("ja"), leftFor+time.Second, false) // it was seen to leave
+	misses(left.WithLed("ja", noon), leftFor+time.Second, false) // it was seen to leave
 	misses(left.WithoutLed("ja"), leftFor-time.Second, true)
 	misses(left.WithEntry(b, 6, noon), time.Second, true)
 	misses(left.WithEntry(a, 6, noon), time.Second, false)
 	later := left.WithEntry(b, 6, noon).Without("a", noon.Add(leftFor+time.Second)) // both are known still
-	misses(later.WithLed("ja"), 3*leftFor, false)
+	misses(later.WithLed("ja", noon), 3*leftFor, false)
+
+	// A hub that had left when a task was first sent cannot have it. Of one that only the registry remembers
+	// the door knows by when: as it was told of it, or of all hubs.
+	soon := noon.Add(time.Minute)
+	for name, c := range map[string]struct {
+		table *Table
+		left  time.Time
+	}{
+		"seen to leave":           {left, noon},
+		"another leads since":     {left.WithEntry(b, 6, soon), noon},
+		"remembered":              {(&Table{}).WithLed("ja", noon), noon},
+		"remembered, and no more": {(&Table{}).WithLed("ja", noon).Whole(soon), soon},
+		"seen, and all are known": {left.Whole(soon), noon},
+	} {
+		for first, want := range map[time.Time]bool{{}: true, c.left.Add(-time.Second): true, c.left: true,
+			c.left.Add(1): false} {
+			if got := c.table.Misses(soon.Add(time.Second), first); got != want {
+				t.Errorf("%s: of a task first sent at %v it misses one: %v", name, first, got)
+			}
+		}
+	}
+}
+
+// A task that its reader asks for again was first sent as long ago as the reader says, and as it may have been
+// on its way; one whose reader does not say may have been sent at any time.
+func TestWhenATaskWasFirstSent(t *testing.T) {
+	for age, want := range map[int64]time.Time{0: {}, 1: noon.Add(-time.Millisecond - sentWithin),
+		60_000: noon.Add(-time.Minute - sentWithin)} {
+		if got := FirstSent(&bus.Task{AgeMS: age}, noon); !got.Equal(want) {
+			t.Errorf("%d ms: %v, want %v", age, got, want)
+		}
+	}
 }
 
 // Whatever is said once in a hub's name, what it says itself counts again within seconds.

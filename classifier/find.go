@@ -20,6 +20,18 @@ func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 	return t.Stream && t.Resume == nil && (t.Again > 0 || max(asleep, now.Sub(since)) > late)
 }
 
+// sentWithin bounds how long a question is on its way from its reader to the server.
+const sentWithin = 2 * time.Second
+
+// FirstSent returns the earliest moment at which the reader can have sent a task for the first time that it
+// asks for again at since or later; zero: it may be any.
+func FirstSent(t *bus.Task, since time.Time) time.Time {
+	if t.AgeMS == 0 {
+		return time.Time{}
+	}
+	return since.Add(-time.Duration(t.AgeMS)*time.Millisecond - sentWithin)
+}
+
 // MayBeAsked reports whether its reader may ask another door for a task: own says that it gave the id, as
 // nobody else knows one of ours. A task that goes on is with its hub for good.
 func MayBeAsked(t *bus.Task, own bool) bool { return t.Stream && t.Resume == nil && own }

@@ -85,43 +85,58 @@ func (t *Table) wasSold(c *Config, model string, now time.Time) (ago time.Durati
 // departed is a hub, by its journal, that the registry names no more.
 type departed struct {
 	journal string
-	at      time.Time // when this door saw it leave; zero: it had left before, and the registry remembers it
+	at      time.Time // by when it had left
+	unseen  bool      // the registry alone remembers it: this door did not see it leave
 }
 
 // leftFor is how long a hub that left counts: it may have a task whose reader asks another door, which
 // readers do at most so long after they have sent it.
 const leftFor = 7 * time.Minute
 
-// Misses reports whether a hub has left that may have tasks and cannot be asked.
-func (t *Table) Misses(now time.Time) bool {
-	return slices.ContainsFunc(t.left,
-		func(d departed) bool { return d.at.IsZero() || now.Sub(d.at) <= leftFor })
+// Misses reports whether a hub has left that may have a task which was first sent then, or later, and cannot
+// be asked.
+func (t *Table) Misses(now, first time.Time) bool {
+	return slices.ContainsFunc(t.left, func(d departed) bool {
+		return (d.unseen || now.Sub(d.at) <= leftFor) && !d.at.Before(first)
+	})
 }
 
 // leaves notes a hub that the registry does not name any more. It is known for as long as the registry may
 // remember it.
 func leaves(left []departed, h *Hub, now time.Time) []departed {
 	left = slices.DeleteFunc(slices.Clone(left), func(d departed) bool {
-		return d.journal == h.Entry.Journal || !d.at.IsZero() && now.Sub(d.at) > bus.LedFor+bus.LedEvery
+		return d.journal == h.Entry.Journal || !d.unseen && now.Sub(d.at) > bus.LedFor+bus.LedEvery
 	})
-	return append(left, departed{h.Entry.Journal, now})
+	return append(left, departed{journal: h.Entry.Journal, at: now})
 }
 
 // WithLed returns a table with a hub that the registry remembers: one that leads, or has led of late. The
 // door's own record of it stays.
-func (t *Table) WithLed(journal string) *Table {
+func (t *Table) WithLed(journal string, now time.Time) *Table {
 	if slices.ContainsFunc(t.hubs, func(h Hub) bool { return h.Entry.Journal == journal }) ||
 		slices.ContainsFunc(t.left, func(d departed) bool { return d.journal == journal }) {
 		return t
 	}
-	return &Table{t.hubs, append(slices.Clone(t.left), departed{journal: journal}), t.sold}
+	return &Table{t.hubs, append(slices.Clone(t.left), departed{journal, now, true}), t.sold}
+}
+
+// Whole returns a table of which every hub that the registry names has been told: what else the registry
+// remembers has left.
+func (t *Table) Whole(now time.Time) *Table {
+	left := slices.Clone(t.left)
+	for i := range left {
+		if left[i].unseen {
+			left[i].at = now
+		}
+	}
+	return &Table{t.hubs, left, t.sold}
 }
 
 // WithoutLed returns a table without a hub that the registry no longer remembers, unless this door has seen
 // it leave.
 func (t *Table) WithoutLed(journal string) *Table {
 	return &Table{t.hubs, slices.DeleteFunc(slices.Clone(t.left),
-		func(d departed) bool { return d.journal == journal && d.at.IsZero() }), t.sold}
+		func(d departed) bool { return d.journal == journal && d.unseen }), t.sold}
 }
 
 // Hubs returns the hubs, sorted by domain. The slice belongs to the table.

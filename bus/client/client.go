@@ -204,7 +204,7 @@ func (cl *Client) open(t *bus.Task, told func()) (*Stream, error) {
 	r, now := cl.reader, time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Again = r.doubted(s.token, now)
+	t.Again, t.AgeMS = r.doubted(s.token, now)
 	s.m = reader.New(cl.c.reader(), t, now)
 	switch {
 	case cl.closed:

@@ -20,17 +20,20 @@ const (
 // doubt is a task of which nobody has said what became of it.
 type doubt struct {
 	at    time.Time
-	again int // bus.AgainUnheard or bus.AgainHeard
+	age   int64 // of the task then, in milliseconds
+	again int   // bus.AgainUnheard or bus.AgainHeard
 }
 
-// doubted says how a task is sent, by its token: 0 for one of which nothing is in doubt. The lock is held.
-func (r *Reader) doubted(token string, now time.Time) int {
+// doubted says how a task is sent, by its token, and how old it is in milliseconds: 0 for one of which nothing
+// is in doubt. The lock is held.
+func (r *Reader) doubted(token string, now time.Time) (again int, age int64) {
 	d := r.doubts.Peek(token)
 	if d == nil || now.Sub(d.at) > doubtFor {
 		r.doubts.Drop(token)
-		return 0
+		return 0, 0
 	}
-	return d.again
+	asleep := now.Round(0).Sub(d.at.Round(0)) // by the clock that goes on while the machine is suspended
+	return d.again, min(d.age+max(now.Sub(d.at), asleep).Milliseconds(), bus.MaxPatient)
 }
 
 // settle notes how a stream of a client has ended.
@@ -46,7 +49,7 @@ func (r *Reader) settle(client, token string, m *reader.Stream, code bus.Code, n
 		if before != nil {
 			again = max(again, before.again)
 		}
-		r.doubts.Put(client, token, doubt{now, again}, 1)
+		r.doubts.Put(client, token, doubt{now, m.Age(now), again}, 1)
 	case code == bus.CodeUnavailable, code == bus.CodeDraining, code == bus.CodeDuplicate: // as it was
 	default:
 		r.doubts.Drop(token)

@@ -21,7 +21,7 @@ func TestDoubtsAreBounded(t *testing.T) {
 			r.settle(fmt.Sprint(i%7), fmt.Sprint("t", i), new(reader.Stream), bus.CodeUnknown, now)
 		}
 		for i := range tasks {
-			if r.doubted(fmt.Sprint("t", i), now) > 0 {
+			if again, _ := r.doubted(fmt.Sprint("t", i), now); again > 0 {
 				n++
 			}
 		}
@@ -33,4 +33,26 @@ func TestDoubtsAreBounded(t *testing.T) {
 	if n := remembered(2 * inHand); n != maxDoubts {
 		t.Errorf("%d tasks are remembered", n)
 	}
+}
+
+// A task that is sent again is as old as since it was first sent, however often that was in doubt.
+func TestADoubtIsAsOldAsItsTask(t *testing.T) {
+	r, begun := newReader("r", deaf{}), time.Now()
+	ends := func(m *reader.Stream, at time.Duration) {
+		r.settle("ada", "t", m, bus.CodeUnknown, begun.Add(at))
+	}
+	sent := func(at time.Duration, want int64) *bus.Task {
+		t.Helper()
+		again, age := r.doubted("t", begun.Add(at))
+		if again != bus.AgainUnheard || age != want {
+			t.Errorf("after %v: sent %d, %d ms old, want %d", at, again, age, want)
+		}
+		return &bus.Task{ID: "t", AgeMS: age}
+	}
+	ends(reader.New(reader.Config{}, &bus.Task{ID: "t"}, begun), 3*time.Second)
+	next := sent(5*time.Second, 5000)
+	ends(reader.New(reader.Config{}, next, begun.Add(5*time.Second)), 9*time.Second)
+	sent(10*time.Second, 10_000)
+	ends(new(reader.Stream), 0)
+	sent(time.Second, bus.MaxPatient)
 }

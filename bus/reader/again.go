@@ -22,6 +22,7 @@ import (
 // Each question waits twice as long as the one before it, and there are few: each leaves an inbox at the hub.
 type again struct {
 	task  *bus.Task // as it was first sent
+	first time.Time // when that was
 	asked time.Time // when the market was asked last
 	times int       // it was asked again, and somebody was there
 	heard time.Time // when anybody was last heard; zero: nobody was
@@ -86,6 +87,7 @@ func (s *Stream) askAgain(now time.Time) {
 	if !a.heard.IsZero() {
 		t.Again = bus.AgainHeard
 	}
+	t.AgeMS = s.Age(now)
 	s.out.Submit = &t
 }
 
@@ -122,3 +124,10 @@ func (s *Stream) unanswered(now time.Time, v Verdict, err error) bool {
 
 // giveUpAsking ends a task of which no hub says that it has it.
 func (s *Stream) giveUpAsking(why error) { s.verdict, s.err = refused, NoVerdict(why, s.task) }
+
+// Age returns how long ago the task was first sent, in milliseconds, and at least one: by the clock that goes
+// on while the machine is suspended, if that says more.
+func (s *Stream) Age(now time.Time) int64 {
+	first := s.again.first
+	return min(max(1, max(now.Sub(first), now.Round(0).Sub(first.Round(0))).Milliseconds()), bus.MaxPatient)
+}

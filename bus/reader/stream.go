@@ -105,7 +105,7 @@ func New(c Config, t *bus.Task, now time.Time) *Stream {
 	s.kept.off, s.kept.anew = t.Failover == "off", bus.Pooling(t.Kind)
 	s.failover.task, s.out.Submit = t, t
 	s.hearing.heard, s.hearing.bus = now, now
-	s.again = again{task: t, asked: now}
+	s.again = again{task: t, asked: now, first: now.Add(-time.Duration(t.AgeMS) * time.Millisecond)}
 	s.plan(now)
 	return s
 }

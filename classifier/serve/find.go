@@ -98,7 +98,7 @@ func (r *request) find() (hub string, all bool) {
 	}
 	now := time.Now()
 	placed := r.again || classifier.MayBePlaced(r.task, r.since, now)
-	all = len(hubs) > 0 && !(placed && r.heard.Misses(now))
+	all = len(hubs) > 0 && !(placed && r.heard.Misses(now, classifier.FirstSent(r.task, r.since)))
 	for range hubs {
 		w := <-words
 		if w.known {

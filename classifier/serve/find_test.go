@@ -506,9 +506,14 @@ func TestATaskMayBeWithAHubThatLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		back string // the journal that leads then; none if empty
 		wait time.Duration
-		want bool // it is placed
+		age  int64 // of the task, in ms
+		want bool  // it is placed
 	}{
 		"it stays away":              {want: false},
+		"and the task is older":      {wait: 20 * time.Second, age: 22_000, want: false},
+		"and the task is younger":    {wait: 20 * time.Second, age: 2_000, want: true},
+		"another, and it is older":   {back: "other", wait: 20 * time.Second, age: 22_000, want: false},
+		"another, and it is younger": {back: "other", wait: 20 * time.Second, age: 2_000, want: true},
 		"it is back":                 {back: "general", want: true},
 		"another journal leads":      {back: "other", want: false},
 		"it left eight minutes ago":  {wait: 8 * time.Minute, want: true},
@@ -527,7 +532,7 @@ func TestATaskMayBeWithAHubThatLeft(t *testing.T) {
 				}
 				w.pass(c.wait + time.Second)
 				math.say(func(*bus.Status) {})
-				w.placesAgain(c.want)
+				w.placesAgain(c.want, func(t *bus.Task) { t.AgeMS = c.age })
 			})
 		})
 	}
@@ -535,9 +540,9 @@ func TestATaskMayBeWithAHubThatLeft(t *testing.T) {
 
 // placesAgain asks for a task once more, which no hub that is there knows: it is placed, or a hub that has
 // left may have it. A fresh one is placed either way.
-func (w *world) placesAgain(want bool) {
+func (w *world) placesAgain(want bool, change ...func(*bus.Task)) {
 	w.t.Helper()
-	a := w.again(bus.AgainUnheard)
+	a := w.again(bus.AgainUnheard, change...)
 	if placed := a.Accepted != nil; placed != want || !placed && a.Result.Code != bus.CodeUnavailable {
 		w.t.Errorf("answered %+v", a)
 	}

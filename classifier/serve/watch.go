@@ -13,7 +13,10 @@ import (
 
 // watch keeps the table as the registry has it. What is known stays known while the registry is out of reach.
 func (s *Server) watch(ctx context.Context, synced func()) {
-	f := follow.Follower{Set: s.onHub, Gone: s.onGone, Synced: synced, Log: s.d.Log}
+	f := follow.Follower{Set: s.onHub, Gone: s.onGone, Log: s.d.Log, Synced: func() {
+		s.change(func(t *classifier.Table) *classifier.Table { return t.Whole(time.Now()) })
+		synced()
+	}}
 	follow.Run(ctx, s.d.Registry, bus.HubsPrefix, f)
 }
 
@@ -22,7 +25,7 @@ func (s *Server) watch(ctx context.Context, synced func()) {
 // them to it. What is known stays known.
 func (s *Server) memory(ctx context.Context, known func()) {
 	f := follow.Follower{Synced: known, Log: s.d.Log, Set: func(kv bus.KV) {
-		s.change(func(t *classifier.Table) *classifier.Table { return t.WithLed(bus.LastElement(kv.Key)) })
+		s.change(func(t *classifier.Table) *classifier.Table { return t.WithLed(bus.LastElement(kv.Key), time.Now()) })
 	}, Gone: func(key string) {
 		s.change(func(t *classifier.Table) *classifier.Table { return t.WithoutLed(bus.LastElement(key)) })
 	}, Asked: forbidden(s.d.Log, known, bus.LedPrefix, "hubs that left before this door began are not "+

@@ -107,7 +107,7 @@ func (d *doorPart) readHubs() {
 	for _, journal := range sortedKeys(g.led) {
 		if !d.led[journal] {
 			d.led[journal] = true
-			d.table = d.table.WithLed(journal)
+			d.table = d.table.WithLed(journal, d.w.now)
 		}
 	}
 	for _, journal := range sortedKeys(d.led) {
@@ -176,7 +176,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 		d.inHand[key] = e
 	}
 	place := func() {
-		t.Again = 0
+		t.Again, t.AgeMS = 0, 0
 		e.placing.Tick(w.now, d.table)
 		e.goOn()
 	}
@@ -196,7 +196,7 @@ func (e *job) find(then func(hub string, all bool)) {
 	e.heard = d.table
 	hubs := d.table.Hubs()
 	placed := e.again || classifier.MayBePlaced(e.t, e.since, d.w.now)
-	left, all, done := len(hubs), len(hubs) > 0 && !(placed && d.table.Misses(d.w.now)), false
+	left, all, done := len(hubs), len(hubs) > 0 && !(placed && d.table.Misses(d.w.now, classifier.FirstSent(e.t, e.since))), false
 	if left == 0 {
 		then("", false)
 		return
