@@ -512,8 +512,8 @@ func TestHubsThatHaveLed(t *testing.T) {
 	}
 }
 
-// A task that its reader asks for again was first sent as long ago as the reader says, and as it may have been
-// on its way; one whose reader does not say may have been sent at any time.
+// A task that its reader asks for again was first sent as long ago as the reader says, and as it may have
+// been on its way; one whose reader does not say may have been sent at any time.
 func TestWhenATaskWasFirstSent(t *testing.T) {
 	for age, want := range map[int64]time.Time{0: {}, 1: noon.Add(-time.Millisecond - sentWithin),
 		60_000: noon.Add(-time.Minute - sentWithin)} {

@@ -24,8 +24,8 @@ type doubt struct {
 	again int   // bus.AgainUnheard or bus.AgainHeard
 }
 
-// doubted says how a task is sent, by its token, and how old it is in milliseconds: 0 for one of which nothing
-// is in doubt. The lock is held.
+// doubted says how a task is sent, by its token, and how old it is in milliseconds: 0 for one of which
+// nothing is in doubt. The lock is held.
 func (r *Reader) doubted(token string, now time.Time) (again int, age int64) {
 	d := r.doubts.Peek(token)
 	if d == nil || now.Sub(d.at) > doubtFor {

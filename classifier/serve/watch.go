@@ -25,7 +25,9 @@ func (s *Server) watch(ctx context.Context, synced func()) {
 // them to it. What is known stays known.
 func (s *Server) memory(ctx context.Context, known func()) {
 	f := follow.Follower{Synced: known, Log: s.d.Log, Set: func(kv bus.KV) {
-		s.change(func(t *classifier.Table) *classifier.Table { return t.WithLed(bus.LastElement(kv.Key), time.Now()) })
+		s.change(func(t *classifier.Table) *classifier.Table {
+			return t.WithLed(bus.LastElement(kv.Key), time.Now())
+		})
 	}, Gone: func(key string) {
 		s.change(func(t *classifier.Table) *classifier.Table { return t.WithoutLed(bus.LastElement(key)) })
 	}, Asked: forbidden(s.d.Log, known, bus.LedPrefix, "hubs that left before this door began are not "+

@@ -196,7 +196,8 @@ func (e *job) find(then func(hub string, all bool)) {
 	e.heard = d.table
 	hubs := d.table.Hubs()
 	placed := e.again || classifier.MayBePlaced(e.t, e.since, d.w.now)
-	left, all, done := len(hubs), len(hubs) > 0 && !(placed && d.table.Misses(d.w.now, classifier.FirstSent(e.t, e.since))), false
+	missed := placed && d.table.Misses(d.w.now, classifier.FirstSent(e.t, e.since))
+	left, all, done := len(hubs), len(hubs) > 0 && !missed, false
 	if left == 0 {
 		then("", false)
 		return
