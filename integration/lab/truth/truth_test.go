@@ -265,7 +265,7 @@ func TestPage(t *testing.T) {
 	text := r.Page("lab experiment truth").Markdown()
 	for _, part := range []string{"at most 3 % less was asked: reached",
 		"The market **loses**, at 1.00 where a third lies", "The account had a deficit in 1 of ",
-		"worth x 4, patience x 4", "price x 1.25 (3 of 6), cached x 0 (3 of 6)", "| vcg | owners alone |"} {
+		"worth x 4, patience x 4", "price x 1.25 (5 of 10), cached x 0 (5 of 10)", "| vcg | owners alone |"} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), part) {
 			t.Errorf("it does not say %q", part)
 		}
