@@ -180,7 +180,7 @@ func (r *Room[T]) Remove(t T) {
 	if !e.left {
 		r.due--
 	}
-	e.waits, e.spent = false, time.Time{}
+	e.waits, e.spent, e.Outpriced = false, time.Time{}, time.Time{}
 	k := r.of[e.client]
 	if r.of[e.client]--; k == 1 {
 		delete(r.of, e.client)
