@@ -30,7 +30,7 @@ func full() []Message {
 		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true, Salt: "salt",
 		Source: "web", Run: "run 7", Hub: "math", Request: "r-1", Key: "k1",
 		Tags: "team=red&user=a%0A", Failover: "off", Attempt: 1, Token: "k-1", Again: 1, AgeMS: 9,
-		LastStatus: &LastStatus{Epoch: 7, Seq: 12}, Whole: true, Tail: true,
+		FirstMS: 1_790_000_000_000, LastStatus: &LastStatus{Epoch: 7, Seq: 12}, Whole: true, Tail: true,
 		Voucher: NewVoucher(make([]byte, VouchKeyBytes), "door", "ada", "j", 3, 9, 2),
 		Resume:  &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi", Parses: true},
 		Model:   "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,

@@ -73,8 +73,9 @@ type Task struct {
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
 	// for doors alone: the first door is silent, so a hub may have the task. AgainUnheard or AgainHeard
 	Again int `json:"-" msgpack:"again,omitempty" want:"again"`
-	// beside Again, how long ago its reader first sent it; 0: the reader does not say
-	AgeMS int64 `json:"-" msgpack:"age_ms,omitempty" want:"ms"`
+	// beside Again, how long ago its reader first sent it, and when, by its clock; 0: the reader does not say
+	AgeMS   int64 `json:"-" msgpack:"age_ms,omitempty" want:"ms"`
+	FirstMS int64 `json:"-" msgpack:"first_ms,omitempty" want:"unix"`
 	// of a door, where the task's reader may ask another one; nil: its reader may not
 	LastStatus *LastStatus `json:"-" msgpack:"last_status,omitempty"`
 

@@ -515,10 +515,20 @@ func TestHubsThatHaveLed(t *testing.T) {
 // A task that its reader asks for again was first sent as long ago as the reader says, and as it may have
 // been on its way; one whose reader does not say may have been sent at any time.
 func TestWhenATaskWasFirstSent(t *testing.T) {
-	for age, want := range map[int64]time.Time{0: {}, 1: noon.Add(-time.Millisecond - sentWithin),
-		60_000: noon.Add(-time.Minute - sentWithin)} {
-		if got := FirstSent(&bus.Task{AgeMS: age}, noon); !got.Equal(want) {
-			t.Errorf("%d ms: %v, want %v", age, got, want)
+	ago := func(d time.Duration) time.Time { return noon.Add(-d - sentWithin) }
+	for _, c := range []struct {
+		age, clock int64 // ms; by the reader's clock, against noon; 0: it does not say
+		want       time.Time
+	}{
+		{0, 0, time.Time{}}, {1, 0, ago(time.Millisecond)}, {60_000, 0, ago(time.Minute)},
+		{60_000, -59_000, ago(time.Minute)}, {60_000, -61_000, ago(61 * time.Second)},
+	} {
+		task := &bus.Task{AgeMS: c.age}
+		if c.clock != 0 {
+			task.FirstMS = noon.UnixMilli() + c.clock
+		}
+		if got := FirstSent(task, noon); !got.Equal(c.want) {
+			t.Errorf("%d ms, by the clock %d ms: %v, want %v", c.age, c.clock, got, c.want)
 		}
 	}
 }

@@ -20,7 +20,8 @@ func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 	return t.Stream && t.Resume == nil && (t.Again > 0 || max(asleep, now.Sub(since)) > late)
 }
 
-// sentWithin bounds how long a question is on its way from its reader to the server.
+// sentWithin bounds how long a question is on its way from its reader to the server, or how far the reader's
+// clock is ahead. One may be on its way for longer, on a connection that stands still for a while.
 const sentWithin = 2 * time.Second
 
 // FirstSent returns the earliest moment at which the reader can have sent a task for the first time that it
@@ -29,7 +30,11 @@ func FirstSent(t *bus.Task, since time.Time) time.Time {
 	if t.AgeMS == 0 {
 		return time.Time{}
 	}
-	return since.Add(-time.Duration(t.AgeMS)*time.Millisecond - sentWithin)
+	first := since.Add(-time.Duration(t.AgeMS) * time.Millisecond)
+	if said := time.UnixMilli(t.FirstMS); t.FirstMS > 0 && said.Before(first) {
+		first = said
+	}
+	return first.Add(-sentWithin)
 }
 
 // MayBeAsked reports whether its reader may ask another door for a task: own says that it gave the id, as

@@ -24,7 +24,7 @@ func TestTheDoorDies(t *testing.T) {
 				}()
 				return
 			}
-			if task.Again != bus.AgainHeard || task.ID != "t" || task.AgeMS == 0 {
+			if task.Again != bus.AgainHeard || task.ID != "t" || task.AgeMS == 0 || task.FirstMS == 0 {
 				t.Errorf("asked again with %+v", task)
 			}
 			s.accept(m, task)
@@ -101,7 +101,7 @@ func TestTheDoorOfAWholeAnswerDies(t *testing.T) {
 			if n++; n == 1 {
 				return
 			}
-			if task.Again != bus.AgainUnheard || task.ID != "t" || task.AgeMS == 0 {
+			if task.Again != bus.AgainUnheard || task.ID != "t" || task.AgeMS == 0 || task.FirstMS == 0 {
 				t.Errorf("asked again with %+v", task)
 			}
 			s.accept(m, task)

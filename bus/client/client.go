@@ -204,7 +204,9 @@ func (cl *Client) open(t *bus.Task, told func()) (*Stream, error) {
 	r, now := cl.reader, time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Again, t.AgeMS = r.doubted(s.token, now)
+	if t.Again, t.AgeMS = r.doubted(s.token, now); t.Again > 0 {
+		t.FirstMS = max(0, now.UnixMilli()-t.AgeMS)
+	}
 	s.m = reader.New(cl.c.reader(), t, now)
 	switch {
 	case cl.closed:

@@ -88,6 +88,7 @@ func (s *Stream) askAgain(now time.Time) {
 		t.Again = bus.AgainHeard
 	}
 	t.AgeMS = s.Age(now)
+	t.FirstMS = max(0, now.UnixMilli()-t.AgeMS)
 	s.out.Submit = &t
 }
 

@@ -538,6 +538,38 @@ func TestATaskMayBeWithAHubThatLeft(t *testing.T) {
 	}
 }
 
+// A question that was on its way for long, as its reader's connection stood still, does not make the task
+// younger: its reader says when it was first sent, too. A clock that is ahead makes it no younger, either.
+func TestAQuestionThatWasOnItsWayForLong(t *testing.T) {
+	for name, c := range map[string]struct {
+		before time.Duration // the hub left so long after the task was first sent
+		ahead  time.Duration // the reader's clock
+		late   time.Duration // on its way
+		want   bool          // it is placed
+	}{
+		"the hub left after it was sent":   {before: time.Second, late: 10 * time.Second},
+		"and the clock is behind":          {before: time.Second, ahead: -time.Hour, late: 10 * time.Second},
+		"at once, and the clock is ahead":  {before: time.Second, ahead: time.Hour},
+		"the hub left before it was sent":  {before: -5 * time.Second, late: 10 * time.Second, want: true},
+		"at once, and the clock is behind": {before: -5 * time.Second, ahead: -2 * time.Second, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				math.knows(false)
+				general.lease.Close(t.Context())
+				general.ear.Stop()
+				first := time.Now().Add(-c.before)
+				w.pass(6*time.Second - c.before)
+				asked := bus.Task{AgeMS: 6000, FirstMS: first.Add(c.ahead).UnixMilli()}
+				w.pass(c.late)
+				math.say(func(*bus.Status) {})
+				w.placesAgain(c.want, func(t *bus.Task) { t.AgeMS, t.FirstMS = asked.AgeMS, asked.FirstMS })
+			})
+		})
+	}
+}
+
 // placesAgain asks for a task once more, which no hub that is there knows: it is placed, or a hub that has
 // left may have it. A fresh one is placed either way.
 func (w *world) placesAgain(want bool, change ...func(*bus.Task)) {

@@ -121,7 +121,7 @@ func (r *request) serve() {
 		hub, all := r.find()
 		r.step(func(p *classifier.Placing) { p.Found(hub, all, r.over()) })
 	}
-	task.Again, task.AgeMS = 0, 0
+	task.Again, task.AgeMS, task.FirstMS = 0, 0, 0
 	if task.Stream {
 		r.said = r.place(task)
 		close(r.done)

@@ -176,7 +176,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 		d.inHand[key] = e
 	}
 	place := func() {
-		t.Again, t.AgeMS = 0, 0
+		t.Again, t.AgeMS, t.FirstMS = 0, 0, 0
 		e.placing.Tick(w.now, d.table)
 		e.goOn()
 	}
