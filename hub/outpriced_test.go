@@ -44,3 +44,25 @@ func TestWhoHadASlotIsNotOutpricedSinceBefore(t *testing.T) {
 		e.lets(100 * time.Millisecond)
 	}
 }
+
+// A task that waits alone is not told that others would have had more of a slot: it is served as the price
+// falls.
+func TestWhoWaitsAloneIsNotOutpriced(t *testing.T) {
+	e := newEngines(t, nil)
+	e.join("a-1", "llama", 1, 0.9, card(0, 0, 0))
+	ask := func(client string, worth market.Credits, patience int64) string {
+		return e.ask(client, func(m *bus.Task) {
+			m.Terms = bus.Terms{Worth: &worth, Delta: new(0.5), PatienceMS: &patience, MaxPrice: &worth}
+		})
+	}
+	for range 8 {
+		ask("ann", market.Credit/10, 30_000)
+		e.lets(50 * time.Millisecond)
+	}
+	e.lets(7500 * time.Millisecond)
+	bob := ask("bob", market.Credit/1000, 600_000)
+	for range 200 {
+		e.lets(100 * time.Millisecond)
+	}
+	e.want("inbox.bob."+bob, "accepted by a-1")
+}

@@ -94,7 +94,8 @@ func (n rounds) leaves(whys []round.Why) {
 		switch {
 		case !t.Waits():
 			continue
-		case n.worthless(t, best, whys[i].Outpriced):
+		// who is alone is outpriced by nobody, and what has begun to be answered goes on
+		case n.worthless(t, best, whys[i].Outpriced && len(s.Tasks) > 1 && t.Msg.Resume == nil):
 			continue
 		case whys[i].Beyond: // a round of its own follows
 			n.rest = true
