@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,11 @@ import (
 	"souk/integration/lab/flood"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Garbage is collected as a server collects it, whatever GOGC the tests run with: memory is what is measured.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(100)
+	goleak.VerifyTestMain(m)
+}
 
 func ok(t testing.TB, err error) {
 	t.Helper()
