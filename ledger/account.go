@@ -89,7 +89,7 @@ const maxRequest, maxTags = 128, 512
 
 // unbroken reports whether s has characters alone that break no line of a log or a table.
 func unbroken(s string, most int) bool {
-	return len(s) <= most && strings.TrimFunc(s, func(c rune) bool {
+	return s == "" || len(s) <= most && strings.TrimFunc(s, func(c rune) bool {
 		return c < 256 && (idByte[c] || strings.ContainsRune(".~%+=&:/@", c))
 	}) == ""
 }

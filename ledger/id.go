@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -53,9 +54,16 @@ func parseSlot(s string) (round uint64, slot int, ok bool) {
 
 // parseNumber reads digits without a sign or leading zeros: one number has one spelling.
 func parseNumber(s string) (uint64, bool) {
-	if s == "" || len(s) > 1 && s[0] == '0' || s[0] == '+' || s[0] == '-' {
+	if s == "" || len(s) > 1 && s[0] == '0' {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil
+	n := uint64(0)
+	for i := range len(s) {
+		digit := uint64(s[i]) - '0'
+		if digit > 9 || n > (math.MaxUint64-digit)/10 {
+			return 0, false
+		}
+		n = 10*n + digit
+	}
+	return n, true
 }

@@ -13,7 +13,6 @@ type room struct {
 
 // begin returns the memory for a frame's records, empty, and has the rest used again.
 func (m *room) begin() []Record {
-	clear(m.records)
 	m.legs, m.captures, m.voids, m.transfers = m.legs[:0], m.captures[:0], m.voids[:0], m.transfers[:0]
 	return m.records[:0]
 }

@@ -82,13 +82,18 @@ func (d *Decoder) Uvarint() uint64 {
 	return d.longUvarint()
 }
 
-// longUvarint reads up to eight bytes at once: it takes the seven bits of each together in three steps.
+// longUvarint reads up to nine bytes at once, as a time has: it takes the seven bits of each of the first
+// eight together in three steps.
 func (d *Decoder) longUvarint() uint64 {
-	if len(d.Data)-d.At >= 8 {
-		x := binary.LittleEndian.Uint64(d.Data[d.At:])
-		if end := bits.TrailingZeros64(^x&0x8080808080808080) + 1; end <= 64 {
+	if len(d.Data)-d.At > 8 {
+		x, ninth := binary.LittleEndian.Uint64(d.Data[d.At:]), uint64(0)
+		end := bits.TrailingZeros64(^x&0x8080808080808080) + 1
+		if last := d.Data[d.At+8]; end > 64 && last < 0x80 {
+			end, ninth = 72, uint64(last)<<56
+		}
+		if end != 65 {
 			x &= 1<<end - 1
-			if end > 8 && x>>(end-8) == 0 {
+			if end > 8 && x>>(end-8)|ninth == 0 {
 				d.Fail("integer not in its shortest form")
 				return 0
 			}
@@ -97,7 +102,7 @@ func (d *Decoder) longUvarint() uint64 {
 			x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
 			x = x&0x000000000fffffff | x&0x0fffffff00000000>>4
 			d.At += end / 8
-			return x
+			return x | ninth
 		}
 	}
 	if d.Fault != "" {

@@ -19,7 +19,7 @@ const (
 
 // Name returns a string that probably comes again; of nil it is its own.
 func (c *Strings) Name(b []byte) string {
-	if c == nil {
+	if c == nil || len(b) == 0 {
 		return string(b)
 	}
 	near := &c.near[Mixed(b)%uint64(len(c.near))]
@@ -40,7 +40,7 @@ func (c *Strings) Name(b []byte) string {
 
 // Text returns a string that comes once or twice. Nothing of a piece is ever written twice.
 func (c *Strings) Text(b []byte) string {
-	if c == nil || !c.Pieces {
+	if c == nil || !c.Pieces || len(b) == 0 {
 		return string(b)
 	}
 	at := c.piece.Len()
