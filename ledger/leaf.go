@@ -30,11 +30,12 @@ func Leaves(data []byte, f func(leaf []byte)) error {
 	return d.end()
 }
 
-// Written returns when a frame was written, by its stored bytes; 0 where they are none.
-func Written(data []byte) int64 {
+// Written returns when a frame was written, in Unix nanoseconds, and how many records it has, by its stored
+// bytes; zeros where they are none.
+func Written(data []byte) (at int64, records int) {
 	d, f := decode(data), Frame{}
-	if d.header(&f); d.Fault != "" {
-		return 0
+	if records = d.header(&f); d.Fault != "" {
+		return 0, 0
 	}
-	return f.Time
+	return f.Time, records
 }

@@ -141,7 +141,7 @@ func (c *chain) frame(seq uint64, data []byte) {
 	if len(c.due) == 0 && c.fit.Size == 0 { // nothing was signed
 		return
 	}
-	if c.written = ledger.Written(data); len(c.due) == 0 {
+	if c.written, _ = ledger.Written(data); len(c.due) == 0 {
 		return
 	}
 	before := c.tree.Size()

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +31,7 @@ func Prove(dir, id string) (*checkpoint.Proof, error) {
 	_, round, _, _ := ledger.ParseHoldID(id)
 	for ; ; round = 0 { // the second time by all frames
 		held := false
-		record, leaf, err := journal.Search(dir, round, func(leaf []byte) bool {
-			if !bytes.Contains(leaf, []byte(id)) {
-				return false
-			}
+		record, leaf, err := journal.Search(dir, round, id, func(leaf []byte) bool {
 			f, err := ledger.DecodeFrame(leaf)
 			if err != nil || len(f.Records) != 1 {
 				return false

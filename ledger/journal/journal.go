@@ -228,7 +228,7 @@ func (j *Journal) clear(segs []segment) error {
 
 // trim clears what a crash left behind the last whole record, and keeps a copy of it.
 func (j *Journal) trim(r *Reader) error {
-	rest := r.buf[min(int64(len(r.buf)), r.off):]
+	rest := r.rest()
 	if allZero(rest) && len(rest)%8 == 0 {
 		return nil
 	}

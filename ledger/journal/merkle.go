@@ -138,7 +138,6 @@ func (t *Tree) next(until uint64) error {
 		}
 		t.in = in
 	}
-	t.in.sure = until
 	e, err := t.in.Next()
 	if err == io.EOF {
 		err = fmt.Errorf("the log ends before frame %d, which is in it", until)

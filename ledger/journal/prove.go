@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"souk/ledger"
 	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
 )
@@ -111,10 +112,11 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 	return d, err
 }
 
-// Search looks for a record from before a round on, 0 for the first frame, and returns its number and its
-// leaf. How many records are before that is what the files beside the log say; whoever makes a proof of it
-// sees whether that is right.
-func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, leaf []byte, err error) {
+// Search looks for a record that names an id, from before a round on, 0 for the first frame, and returns its
+// number and its leaf. How many records are before that is what the files beside the log say; whoever makes a
+// proof of it sees whether that is right.
+func Search(dir string, round uint64, id string, is func(leaf []byte) bool) (record int64, leaf []byte,
+	err error) {
 	segs, err := segments(walDir(dir))
 	if err != nil {
 		return 0, nil, err
@@ -133,6 +135,11 @@ func Search(dir string, round uint64, is func(leaf []byte) bool) (record int64, 
 	for n := before; err == nil && leaf == nil; {
 		var e Entry
 		if e, err = r.Next(); err != nil || e.Seq < frame {
+			continue
+		}
+		if !bytes.Contains(e.Data, []byte(id)) {
+			_, records := ledger.Written(e.Data)
+			n += int64(records)
 			continue
 		}
 		err = e.Leaves(func(b []byte) {

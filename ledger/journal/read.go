@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,16 +22,15 @@ type Reader struct {
 	segs []segment
 	cur  int
 
-	buf []byte // the current segment, as last read
-	// all of it was read, once another followed it: nothing more is written to it
+	buf []byte // a piece of the current segment, as last read
+	at  int64  // where it begins
+	// it goes to the segment's end, read once another followed: nothing more is written to that
 	complete bool
-	off      int64  // of the next record in it
+	off      int64  // of the next record in the segment
 	head     int    // records of the segment's head that were read
 	crc      uint32 // of everything before
 	before   uint32 // that of the record read last
 	last     uint64 // frame read last
-	sure     uint64 // up to this one all are known to be there
-	piece    int64  // of the segment, read last
 	epoch    int64
 
 	witnesses []witness
@@ -50,12 +50,12 @@ func ReaderAt(dir string, seq uint64) (*Reader, error) {
 	for r.cur+1 < len(r.segs) && r.segs[r.cur+1].first <= seq {
 		r.cur++
 	}
-	return r, r.begin(maxSegment)
+	return r, r.begin(piece)
 }
 
 // begin begins with the current segment, of which it reads at most so many bytes.
 func (r *Reader) begin(most int64) error {
-	if err := r.loadUpTo(most); err != nil {
+	if err := r.load(most); err != nil {
 		return err
 	}
 	if r.cur > 0 {
@@ -67,11 +67,15 @@ func (r *Reader) begin(most int64) error {
 	return nil
 }
 
-// load reads the current segment.
-func (r *Reader) load() error { return r.loadUpTo(maxSegment) }
+// piece is how much of a segment is read at once, since that stays near the processor.
+const piece = 256 << 10
 
-func (r *Reader) loadUpTo(most int64) error {
-	r.complete = false
+// rest is what was read behind the last record.
+func (r *Reader) rest() []byte { return r.buf[r.off-r.at:] }
+
+// load reads the current segment from behind the last record on, at most so many bytes.
+func (r *Reader) load(most int64) error {
+	r.buf, r.at, r.complete = r.buf[:0], r.off, false
 	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
 	switch {
 	case errors.Is(err, regular.ErrNot), errors.Is(err, regular.ErrLong):
@@ -86,41 +90,25 @@ func (r *Reader) loadUpTo(most int64) error {
 	if err != nil {
 		return err
 	}
-	read := io.ReadFull
-	if size := min(info.Size(), most); int64(cap(r.buf)) < size {
-		r.buf, read = make([]byte, size), readSparse
-	} else {
-		r.buf = r.buf[:size]
-	}
-	n, err := read(f, r.buf)
+	left := max(0, info.Size()-r.off)
+	r.buf = slices.Grow(r.buf, int(min(left, most)))[:min(left, most)]
+	n, err := f.ReadAt(r.buf, r.off)
 	r.buf = r.buf[:n]
-	r.complete = err == nil && most == maxSegment && len(r.segs) > r.cur+1
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // cut at this moment
+	r.complete = err == nil && left <= most && len(r.segs) > r.cur+1
+	if errors.Is(err, io.EOF) { // cut at this moment
 		err = nil
 	}
 	return err
 }
 
-// readSparse is io.ReadFull into a new buffer, which is zero as most of a segment is: it leaves untouched the
-// memory of what is. The race detector takes a fifth of the time for that.
-func readSparse(r io.Reader, buf []byte) (n int, err error) {
-	piece := make([]byte, min(pieceRead, len(buf)))
-	for err == nil && n < len(buf) {
-		var got int
-		if got, err = io.ReadFull(r, piece[:min(len(piece), len(buf)-n)]); !allZero(piece[:got]) {
-			copy(buf[n:], piece[:got])
-		}
-		n += got
-	}
-	return n, err
-}
-
 // Next returns the next frame, or io.EOF at the end of what is written by now; ask again to get what is
 // written later. Errors wrap ErrDamaged. The Entry's Data is good until the next call.
 func (r *Reader) Next() (Entry, error) {
-	reloaded := false
-	for {
-		rec, gap := readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc)
+	// Where the buffer ends, or is older than the file, a piece more is read, and if that is not enough all
+	// that there is.
+	sizes := [...]int64{piece, maxSegment}
+	for more := sizes[:]; ; {
+		rec, gap := readRecord(r.rest(), r.off, r.crc)
 		if gap == nil {
 			e, ok, err := r.take(rec)
 			if err != nil || ok {
@@ -128,53 +116,22 @@ func (r *Reader) Next() (Entry, error) {
 			}
 			continue
 		}
-		if more, err := r.more(); err != nil {
-			return Entry{}, err
-		} else if more {
-			continue
-		}
-		if !reloaded && !r.complete {
-			// The buffer may be older than the file.
-			reloaded = true
-			if err := r.load(); err != nil {
+		if len(more) > 0 && !r.complete {
+			if err := r.load(more[0]); err != nil {
 				return Entry{}, err
 			}
+			more = more[1:]
 			continue
 		}
-		more, err := r.end(gap)
+		on, err := r.end(gap)
 		if err != nil {
 			return Entry{}, err
 		}
-		if !more {
+		if !on {
 			return Entry{}, io.EOF
 		}
-		reloaded = false
+		more = sizes[:]
 	}
-}
-
-// pieceRead bytes are read at least of a segment that grows.
-const pieceRead = 64 << 10
-
-// more reads on in the current segment, where the next frame is known to be there, and no more than it needs:
-// a segment that is written is mostly zeros. It returns false where that is all of it.
-func (r *Reader) more() (bool, error) {
-	if r.last >= r.sure {
-		return false, nil
-	}
-	r.piece = min(max(pieceRead, 2*r.piece), maxSegment)
-	end := r.off + r.piece
-	if end > int64(len(r.buf)) {
-		return false, nil
-	}
-	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	if _, err = f.ReadAt(r.buf[r.off:end], r.off); errors.Is(err, io.EOF) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // heads are the types of the records that begin the current segment. They are safe before the segment has its
@@ -245,7 +202,6 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	}
 	r.off += rec.size
-	r.piece = 0
 	r.before, r.crc = r.crc, rec.crc
 	if ok && len(r.witnesses) > 0 {
 		r.witnessed(e)
@@ -265,12 +221,12 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 		// The writer went on to another file. This one is complete now: whole records, then nothing (a crash
 		// may have left it as long as it was allocated).
 		if r.segs = segs; !r.complete {
-			if err := r.load(); err != nil {
+			if err := r.load(maxSegment); err != nil {
 				return false, err
 			}
 		}
-		if rest := r.buf[min(int64(len(r.buf)), r.off):]; !allZero(rest) {
-			if _, gap = readRecord(r.buf[r.off:], r.off, r.crc); gap == nil {
+		if !allZero(r.rest()) {
+			if _, gap = readRecord(r.rest(), r.off, r.crc); gap == nil {
 				return true, nil
 			}
 			return false, r.damage(gap.why)
@@ -281,12 +237,11 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 		}
 		r.cur++
 		r.off, r.head = 0, 0
-		return true, r.load()
+		return true, r.load(piece)
 	}
 	// A writer at work may be in the middle of a record: look again before calling it damage.
 	for try := 0; ; try++ {
-		rest := r.buf[min(int64(len(r.buf)), r.off):]
-		d := r.judge(rest, gap)
+		d := r.judge(r.rest(), gap)
 		if d == nil {
 			return false, nil
 		}
@@ -295,10 +250,10 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 			return false, d
 		}
 		time.Sleep(20 * time.Millisecond)
-		if err := r.load(); err != nil {
+		if err := r.load(maxSegment); err != nil {
 			return false, err
 		}
-		if _, gap = readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc); gap == nil {
+		if _, gap = readRecord(r.rest(), r.off, r.crc); gap == nil {
 			return true, nil
 		}
 	}

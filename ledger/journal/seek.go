@@ -53,7 +53,10 @@ func Since(dir string, at int64) (first uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	k := lastThat(segs, func(e Entry) (is, said bool) { return ledger.Written(e.Data) < at, true })
+	k := lastThat(segs, func(e Entry) (is, said bool) {
+		written, _ := ledger.Written(e.Data)
+		return written < at, true
+	})
 	return max(1, segs[k].first), nil
 }
 
@@ -87,7 +90,7 @@ func segmentOf(segs []segment, round uint64) int {
 // not; one that says nothing is not. 0, the first segment, is not asked.
 func lastThat(segs []segment, is func(Entry) (is, said bool)) int {
 	return sort.Search(len(segs)-1, func(k int) bool {
-		const near = 256 << 10
+		const near = 64 << 10
 		yes, said := begins(segs, k+1, near, is)
 		if !said { // its first frame alone may be longer
 			yes, _ = begins(segs, k+1, maxSegment, is)
@@ -100,7 +103,7 @@ func lastThat(segs []segment, is func(Entry) (is, said bool)) int {
 func begins(segs []segment, k int, most int64, is func(Entry) (is, said bool)) (yes, said bool) {
 	r := &Reader{wal: filepath.Dir(segs[k].path), segs: segs, cur: k}
 	for err := r.begin(most); err == nil && !said; {
-		rec, gap := readRecord(r.buf[min(int64(len(r.buf)), r.off):], r.off, r.crc)
+		rec, gap := readRecord(r.rest(), r.off, r.crc)
 		if gap != nil {
 			break
 		}

@@ -151,7 +151,7 @@ func readRecord(b []byte, at int64, crc uint32) (record, *fault) {
 			if n+pad > uint64(len(b)-8) {
 				return record{}, &fault{"a record that goes beyond the end of the file", true}
 			}
-			if !allZero(b[8+n : 8+n+pad]) {
+			if binary.LittleEndian.Uint64(b[n+pad:])>>(64-8*pad) != 0 {
 				return record{},
 					&fault{"bytes that are not zero behind a record, where nothing is written", false}
 			}

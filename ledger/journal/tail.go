@@ -37,15 +37,15 @@ func (r *Reader) Tail() (note string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if err := r.load(); err != nil {
+		if err := r.load(maxSegment); err != nil {
 			return "", err
 		}
-		rest := r.buf[min(int64(len(r.buf)), r.off):]
+		rest := r.rest()
 		_, gap := readRecord(rest, r.off, r.crc)
 		if gap == nil || len(segs) > r.cur+1 {
 			return "", nil // there are more frames by now
 		}
-		note, err := r.rest(rest)
+		note, err := r.behind(rest)
 		if err == nil {
 			err = r.whole(r.off + int64(len(rest)))
 		}
@@ -56,8 +56,8 @@ func (r *Reader) Tail() (note string, err error) {
 	}
 }
 
-// rest judges what is behind the last record.
-func (r *Reader) rest(rest []byte) (note string, err error) {
+// behind judges what is behind the last record.
+func (r *Reader) behind(rest []byte) (note string, err error) {
 	path := r.segs[r.cur].path
 	at := -1
 	if !allZero(rest) { // as the rest of a segment nearly always is

@@ -99,7 +99,7 @@ func TestEveryChangedByteIsFound(t *testing.T) {
 				_, err := drain(r)
 				// else nothing of it is left to be found
 				if rest := r.buf[r.off:]; err == io.EOF && !allZero(rest) {
-					_, err = r.rest(rest)
+					_, err = r.behind(rest)
 				}
 				var d *Damage
 				if !errors.As(err, &d) || d.Segment != path && d.Segment != "" || d.Offset > int64(i) {

@@ -45,7 +45,7 @@ func TestATornWriteIsNoDamageWhereverItsSectorsEnd(t *testing.T) {
 		if _, err := drain(r); err != io.EOF {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if note, err := r.rest(r.buf[r.off:]); err != nil || note == "" {
+		if note, err := r.behind(r.buf[r.off:]); err != nil || note == "" {
 			t.Errorf("%s: %q, %v", what, note, err)
 		}
 	}
