@@ -37,10 +37,9 @@ func (c *RoundCheck) Findings() []Finding {
 	}()
 	var out []Finding
 	r, o, seen, sets := &c.Round.Round, &c.Round.Outcome, c.Round.Seen, c.Round.Set
-	id := RoundID(c.Journal, r.Number)
 	add := func(invariant, record, expected, format string, args ...any) {
 		out = append(out, Finding{Level: LevelAuctions, Invariant: invariant, Journal: c.Journal, Seq: c.Seq,
-			Record: record, Expected: expected, Found: fmt.Sprintf(format, args...),
+			Record: cmp.Or(record, RoundID(c.Journal, r.Number)), Expected: expected, Found: fmt.Sprintf(format, args...),
 			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
 	err := c.invalid
@@ -51,30 +50,31 @@ func (c *RoundCheck) Findings() []Finding {
 		err = market.CheckValid(r, o)
 	}
 	if err != nil {
-		add("I6", id, "the certified outcome", "%v", err)
+		add("I6", "", "the certified outcome", "%v", err)
 		seen, sets = nil, nil
 	}
 	for _, s := range sets {
 		if wrong := s.judge(r); wrong != "" {
-			add("I6", id, fmt.Sprintf("task %s, %s", clip(s.Task), s), "%s", wrong)
+			add("I6", "", fmt.Sprintf("task %s, %s", clip(s.Task), s), "%s", wrong)
 		}
 	}
 	if r.Domain != c.Domain {
-		add("I6", id, fmt.Sprintf("domain %q, as the journal's", c.Domain), "%q", clip(r.Domain))
+		add("I6", "", fmt.Sprintf("domain %q, as the journal's", c.Domain), "%q", clip(r.Domain))
 	}
-	for _, t := range r.Tasks {
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
 		// bills are made by client, and paid by whom the task's id names
 		if client, _, _ := strings.Cut(string(t.ID), "/"); t.Client != client {
-			add("I6", id, "every task priced as one of its own client", "task %s as one of %q",
+			add("I6", "", "every task priced as one of its own client", "task %s as one of %q",
 				clip(string(t.ID)), clip(t.Client))
 			break
 		}
 	}
 	if r.Rule.Pricing == market.PricingTariff || r.Rule.Instead == market.PricingTariff {
-		c.sellers(r, func(expected, format string, args ...any) { add("I6", id, expected, format, args...) })
+		c.sellers(r, func(expected, format string, args ...any) { add("I6", "", expected, format, args...) })
 	}
 	if len(c.Holds) != len(o.Awards) {
-		add("I9", id, fmt.Sprintf("%d holds in its frame, one for each award", len(o.Awards)), "%d",
+		add("I9", "", fmt.Sprintf("%d holds in its frame, one for each award", len(o.Awards)), "%d",
 			len(c.Holds))
 	}
 	for slot := range min(len(c.Holds), len(o.Awards)) {

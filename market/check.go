@@ -62,7 +62,7 @@ func (ws *workspace) checkAssigned(r *Round, o *Outcome) error {
 		}
 		last, ans.Price[a] = a, int64(p.Price)
 	}
-	if err := l.awards(r, o, ans); err != nil {
+	if err := ws.awards(r, o); err != nil {
 		return err
 	}
 	for _, w := range o.Witnesses {
@@ -156,8 +156,11 @@ func late(second Credits, in time.Duration) Credits {
 	return min(MaxCredits, second*whole+second/unit*rest+part/unit+min(1, part%unit))
 }
 
-// awards checks the figures of every award, and notes at which seat each task is.
-func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
+// awards checks the figures of every award, and notes at which seat each task is, and what each award would
+// be if its task were priced by itself.
+func (ws *workspace) awards(r *Round, o *Outcome) error {
+	l, ans := &ws.layout, &ws.answer
+	ws.plain = ws.plain[:0]
 	var welfare Credits
 	for range r.Tasks {
 		ans.Match = append(ans.Match, -1)
@@ -183,6 +186,7 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 			return fmt.Errorf("award of task %s: %w", a.Task, err)
 		}
 		want := r.award(e, l.seats[s], Credits(ans.Price[s]))
+		ws.plain = append(ws.plain, want)
 		if r.Rule.Clarke == ClarkeClient && r.Rule.Pricing != PricingPosted {
 			want.Premium = a.Premium // see checkClients
 		}

@@ -111,6 +111,7 @@ type workspace struct {
 	checker certify.Checker
 	answer  certify.Answer
 	second  []int64
+	plain   []Award
 
 	others flow.Others
 

@@ -187,17 +187,7 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 		}
 		return nil
 	}
-	l, ans := &ws.layout, &ws.answer
-	plain := make([]Award, len(o.Awards))
-	next := 0
-	for i, a := range o.Awards {
-		for r.Tasks[next].ID != a.Task {
-			next++
-		}
-		s := ans.Match[next]
-		e, _ := l.edgeOf(r, int32(next), s)
-		plain[i] = r.award(e, l.seats[s], Credits(ans.Price[s]))
-	}
+	l, ans, plain := &ws.layout, &ws.answer, ws.plain
 	var groups []group
 	if len(o.Prices) > 0 { // else nobody owes anything for a slot
 		groups = slices.DeleteFunc(l.groups(r, plain, ans.Match, ans.Price),

@@ -165,7 +165,7 @@ func (ws *workspace) checkPosted(r *Round, o *Outcome) error {
 		return fmt.Errorf("%d slot prices, witnesses and ties in a round without slot prices", n)
 	}
 	ans.Match, ans.Price = ans.Match[:0], append(ans.Price[:0], make([]int64, len(l.seats))...)
-	if err := l.awards(r, o, ans); err != nil {
+	if err := ws.awards(r, o); err != nil {
 		return err
 	}
 	p := newLine(r, l)

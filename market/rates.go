@@ -158,7 +158,7 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 	}
 	for i := range r.Edges {
 		e, toll, own := &r.Edges[i], Credits(0), Credits(0)
-		if said {
+		if said && g.Loads[e.Agent].Second > 0 { // else a slot there costs others nothing
 			l, stay := &g.Loads[e.Agent], &g.Stays[i]
 			common := g.common(l, lowest.PriceAt(g.At), "")
 			if toll = stay.Toll(l.Second, l.Running, common); toll > 0 { // else nothing of it is anybody's
