@@ -39,8 +39,9 @@ func (c *RoundCheck) Findings() []Finding {
 	r, o, seen, sets := &c.Round.Round, &c.Round.Outcome, c.Round.Seen, c.Round.Set
 	add := func(invariant, record, expected, format string, args ...any) {
 		out = append(out, Finding{Level: LevelAuctions, Invariant: invariant, Journal: c.Journal, Seq: c.Seq,
-			Record: cmp.Or(record, RoundID(c.Journal, r.Number)), Expected: expected, Found: fmt.Sprintf(format, args...),
-			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
+			Record: cmp.Or(record, RoundID(c.Journal, r.Number)), Expected: expected,
+			Found: fmt.Sprintf(format, args...),
+			Show:  fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
 	err := c.invalid
 	if !c.judged {

@@ -67,10 +67,10 @@ func (r *Reader) begin(most int64) error {
 	return nil
 }
 
-// piece is how much of a segment is read at once, since that stays near the processor.
+// piece bounds the bytes of a segment that are read at once, so that they stay in the processor's cache.
 const piece = 256 << 10
 
-// rest is what was read behind the last record.
+// rest returns the bytes behind the last record, as far as they were read.
 func (r *Reader) rest() []byte { return r.buf[r.off-r.at:] }
 
 // load reads the current segment from behind the last record on, at most so many bytes.
