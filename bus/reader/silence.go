@@ -108,9 +108,11 @@ func (s *Stream) lose(now time.Time) {
 		return
 	}
 	end := *s.end
-	if end.Code == "" {
-		end.Code, end.Message = bus.CodeAnswerGone, why
+	end.Code = cmp.Or(end.Code, bus.CodeAnswerGone)
+	if end.Message != "" {
+		why = end.Message + "; " + why
 	}
+	end.Message = bus.Clip(why, bus.MaxText)
 	s.endHere(end)
 }
 

@@ -173,7 +173,8 @@ func (w *whole) judge(r *readerPart, p *paidFor) {
 			fault("told that it is paid, and it is not")
 		} else if r.end.Paid() != p.paid || r.end.Receipt == nil || r.end.Receipt.ID != p.captures[0] {
 			fault("told another price or receipt")
-		} else if want := len("word ") * r.end.Usage.Output; r.bytes != want && !r.saidByHub() {
+		} else if want := len("word ") * r.end.Usage.Output; r.bytes != want && !r.saidByHub() &&
+			!(r.bytes < want && strings.Contains(r.end.Message, " is lost, and agent ")) {
 			fault("has %d bytes, and is told of %d", r.bytes, want)
 		}
 	case r.end.Code == bus.CodeUnknown, r.end.Code == bus.CodeAnswerGone, r.end.Code == bus.CodeUnavailable,
@@ -188,7 +189,7 @@ func (w *whole) judge(r *readerPart, p *paidFor) {
 // saidByHub reports whether a hub told a reader how its cancelled task ended: it knows what was paid, and has
 // none of the answer.
 func (r *readerPart) saidByHub() bool {
-	return r.end.Code == bus.CodeCancelled && r.end.Message != agentd.ErrCancelled.Error()
+	return r.end.Code == bus.CodeCancelled && !strings.HasPrefix(r.end.Message, agentd.ErrCancelled.Error())
 }
 
 // flying returns the sum granted to a hub that does not lead, and so has not heard of it.
