@@ -71,6 +71,8 @@ func MayBeOver(t *bus.Task, own bool, since, now time.Time) bool {
 	return MayBeAsked(t, own) && max(now.Round(0).Sub(since.Round(0)), now.Sub(since)) > askedElsewhere
 }
 
+const outOfStep = "this door was out of step, and the task may be over by now; try again shortly"
+
 // Found takes in which hub knows the task, if any, and whether all others have said that they do not; over,
 // whether its reader may have had its last word already.
 func (p *Placing) Found(hub string, all, over bool) {
@@ -88,8 +90,7 @@ func (p *Placing) Found(hub string, all, over bool) {
 		p.refuse(refusal(bus.CodeUnavailable,
 			"a hub may have the task, and not every hub says whether it has; try again shortly"))
 	case over:
-		p.refuse(refusal(bus.CodeUnavailable,
-			"this door was out of step, and the task may be over by now; try again shortly"))
+		p.refuse(refusal(bus.CodeUnavailable, outOfStep))
 	case p.task.Again == bus.AgainHeard:
 		p.refuse(refusal(bus.CodeUnavailable,
 			"somebody speaks of the task, and no hub that is there knows it; try again shortly"))

@@ -15,7 +15,8 @@ import (
 //	choosing   no hub has the task                      the best hub that is left is sent it: awaiting;
 //	                                                    none is left: answered, with a refusal
 //	looking    a hub says that another may have it      one has it, or none has: choosing;
-//	           by now, and it has not                   some do not say: answered, with a refusal
+//	           by now, and it has not, or its refusal   some do not say: answered, with a refusal
+//	           was long in coming
 //	awaiting   a hub was sent it and is to give its     it accepts, or refuses the task: answered;
 //	           verdict                                  it refuses because of its own state: choosing
 //	cut        the bus failed before the verdict came   the same hub is sent it again: awaiting;
@@ -46,6 +47,7 @@ type Placing struct {
 
 	until  time.Time // a verdict is awaited no longer
 	hub    Hub       // that was sent it last, as it was then
+	sent   time.Time // when
 	waits  bool      // for its verdict, until Step: also where the wait is being ended
 	repeat bool      // it was sent it before this, and may have it
 	found  bool      // a hub said that it has it
@@ -176,11 +178,13 @@ func (p *Placing) send(now time.Time) {
 		p.vouched = p.desk.Vouch(now, p.task.Client, journal, most)
 	}
 	p.out.Vouch = p.vouched
-	p.state, p.waits, p.out.Send, p.out.Until = awaiting, true, p.hub.Entry.Domain, p.until
+	p.sent, p.state, p.waits, p.out.Send, p.out.Until = now, awaiting, true, p.hub.Entry.Domain, p.until
 }
 
-// Step takes in the verdict of the hub that was sent the task, or why none came.
-func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
+// Step takes in the verdict of the hub that was sent the task, or why none came: whatever comes now was said
+// after since. A refusal may be older where the door stood still. Then the task's reader may have asked another
+// door, and another hub may have served it: so all hubs are asked.
+func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error, since time.Time) {
 	hub := p.hub.Entry.Domain
 	p.waits = false
 	switch {
@@ -194,9 +198,11 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 			p.cancelHub = hub
 		}
 		p.answer(a)
-	case err == nil && a.Lookup != nil && p.looks == maxLooks:
-		p.answer(&bus.Answer{Result: a.Result})
-	case err == nil && a.Lookup != nil:
+	case err == nil && (a.Lookup != nil || p.stale(since, now)):
+		if p.looks == maxLooks {
+			p.refuse(refusal(bus.CodeUnavailable, outOfStep))
+			break
+		}
 		p.looks++
 		p.state, p.out.Find = looking, true
 		if p.repeat { // it was sent it before, which may reach it yet
@@ -226,6 +232,12 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 		p.unknown(err)
 	}
 	p.plan(now)
+}
+
+// stale reports whether a verdict that was said after since, and after its question, may be so old that the
+// task's reader has asked another door.
+func (p *Placing) stale(since, now time.Time) bool {
+	return MayBeOver(p.task, p.own, since, now) && MayBeOver(p.task, p.own, p.sent, now)
 }
 
 // End answers at once: nobody waits any longer.

@@ -91,7 +91,7 @@ func (s *placingScene) look() {
 // stop does what the server does once it has ended the wait for a verdict.
 func (s *placingScene) stop() {
 	if !s.slow {
-		s.p.Step(s.now, s.table, nil, context.Canceled)
+		s.p.Step(s.now, s.table, nil, context.Canceled, s.now)
 	}
 }
 
@@ -120,10 +120,11 @@ func (s *placingScene) Do(now time.Time, what string) {
 		s.p = s.d.Place(now, task, own, Want{Label: "math", Confident: true})
 		s.p.Tick(now, s.table)
 	case "accepted":
-		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Awaits()}}, nil)
+		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Awaits()}}, nil,
+			now)
 	case "unsure":
 		s.p.Step(now, s.table, &bus.Answer{Lookup: &bus.LastStatus{Epoch: 1, Seq: 9},
-			Result: &bus.Result{Code: bus.CodeUnavailable, Message: "said " + s.p.Awaits()}}, nil)
+			Result: &bus.Result{Code: bus.CodeUnavailable, Message: "said " + s.p.Awaits()}}, nil, now)
 	case "found":
 		hub := word[1]
 		if hub == "none" || hub == "silence" || hub == "late" {
@@ -133,12 +134,17 @@ func (s *placingScene) Do(now time.Time, what string) {
 		s.p.Tick(now, s.table)
 	case "refused":
 		r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + s.p.Awaits()}
-		s.p.Step(now, s.table, &bus.Answer{Result: r}, nil)
+		since := now
+		if len(word) > 2 { // so old it may be
+			old, _ := time.ParseDuration(word[2])
+			since = now.Add(-old)
+		}
+		s.p.Step(now, s.table, &bus.Answer{Result: r}, nil, since)
 	case "fails":
 		s.p.Step(now, s.table, nil, map[string]error{
 			"nobody": bus.ErrNoResponders, "unsent": bus.ErrNotSent, "cut": bus.ErrDisconnected,
 			"large": bus.ErrTooLarge, "silent": errors.New("no answer in time"),
-		}[word[1]])
+		}[word[1]], now)
 	case "asked-again":
 		s.p.Doubt(now)
 		s.stop()
@@ -217,7 +223,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				}
 				hub := p.Awaits()
 				before := holds
-				says := func(a *bus.Answer, err error) { p.Step(now, table, a, err) }
+				says := func(a *bus.Answer, err error) { p.Step(now, table, a, err, now) }
 				switch event := rng.IntN(12); {
 				case event == 0:
 					table = table.Without(names[rng.IntN(4)], now)
@@ -273,7 +279,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 								t.Fatalf("seed %d: %s is sent the task while its verdict is awaited", seed, hub)
 							}
 						}
-						p.Step(now, table, nil, context.Canceled)
+						p.Step(now, table, nil, context.Canceled, now)
 					}
 				}
 			}

@@ -37,7 +37,7 @@ func TestADoorVouchesOnceForEachTask(t *testing.T) {
 	if want := (Vouched{"j-math", line, 30, 30}); v != want {
 		t.Errorf("first: %+v, want %+v", v, want)
 	}
-	p.Step(now, table, nil, bus.ErrDisconnected)
+	p.Step(now, table, nil, bus.ErrDisconnected, now)
 	p.Tick(now.Add(lookAgain), table)
 	if out := p.Ready(); out.Send != "math" || out.Vouch != v {
 		t.Errorf("sent again: %+v", out)
@@ -45,12 +45,12 @@ func TestADoorVouchesOnceForEachTask(t *testing.T) {
 	if _, v = send("t2", 12); v.Total != 42 || v.Most != 12 {
 		t.Errorf("the next: %+v", v)
 	}
-	p.Step(now, table, &bus.Answer{Result: &bus.Result{Code: bus.CodeNoRoom}}, nil)
+	p.Step(now, table, &bus.Answer{Result: &bus.Result{Code: bus.CodeNoRoom}}, nil, now)
 	if out := p.Ready(); out.Send != "law" || out.Vouch != (Vouched{"j-law", line, 30, 30}) {
 		t.Errorf("refused: %+v", out)
 	}
 	q, _ := send("t3", 5)
-	q.Step(now, table, &bus.Answer{Result: &bus.Result{Code: bus.CodeNoRoom}}, nil)
+	q.Step(now, table, &bus.Answer{Result: &bus.Result{Code: bus.CodeNoRoom}}, nil, now)
 	if out := q.Ready(); out.Send != "law" || out.Vouch != (Vouched{"j-law", line, 35, 5}) {
 		t.Errorf("at the next hub: %+v", out)
 	}

@@ -396,32 +396,52 @@ func TestATaskThatWaitedGoesOn(t *testing.T) {
 	}
 }
 
-// A door that was frozen while the hub's refusal lay before it does not know who has had the task since: what
-// it names is what it had heard before the refusal came.
+// A door that was frozen while the hub's refusal lay before it does not know who has had the task since. What
+// it names is what it had heard before the refusal came; after six seconds it believes no refusal, and finds the
+// hub that another door gave the task.
 func TestAFrozenDoorHearsARefusalLate(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, w *world) {
-		math, general := twoHubs(w)
-		math.answer = func(m bus.Msg, t *bus.Task) {
-			go func() {
-				w.pass(5 * time.Second)
-				w.line.freeze()
+	for _, frozen := range []time.Duration{4 * time.Second, 8 * time.Second} {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			math, general := twoHubs(w)
+			refuse := func(m bus.Msg, t *bus.Task) {
 				w.send(m.Reply, &bus.Answer{SoleOwner: true, Result: &bus.Result{Client: t.Client, Task: t.ID,
 					Hub: "math", Code: bus.CodeNoRoom, Message: "no slot came free"}})
-				w.pass(8 * time.Second)
-				w.line.thaw()
-			}()
-		}
-		general.answer = func(m bus.Msg, t *bus.Task) { general.accept(m, t) }
-		w.pass(10 * time.Second)
-		w.again(0)
-		got := general.seen()[0].LastStatus
-		general.mu.Lock()
-		now := general.status.Seq
-		general.mu.Unlock()
-		if got == nil || now-got.Seq < 8 {
-			t.Errorf("status %d is the last now, and it names %+v", now, got)
-		}
-	})
+			}
+			math.answer = func(m bus.Msg, t *bus.Task) {
+				if len(t.Body) == 0 {
+					math.says(m, t, bus.CodeEmptyPrompt)
+					return
+				}
+				go func() {
+					w.pass(5 * time.Second)
+					w.line.freeze()
+					refuse(m, t)
+					w.pass(frozen)
+					w.line.thaw()
+				}()
+			}
+			general.answer = func(m bus.Msg, t *bus.Task) {
+				if len(t.Body) == 0 {
+					general.says(m, t, bus.CodeIDConflict)
+					return
+				}
+				general.accept(m, t)
+			}
+			w.pass(10 * time.Second)
+			a := w.again(0)
+			got := general.seen()
+			general.mu.Lock()
+			now := general.status.Seq
+			general.mu.Unlock()
+			looked := len(got[0].Body) == 0
+			if looked != (frozen > 6*time.Second) || a.Accepted == nil || a.Accepted.Hub != "general" {
+				t.Errorf("frozen for %v: all hubs asked: %v; answered %+v", frozen, looked, a)
+			}
+			if h := got[0].LastStatus; !looked && (h == nil || now-h.Seq < 4) {
+				t.Errorf("status %d is the last now, and it names %+v", now, h)
+			}
+		})
+	}
 }
 
 // What a door says that it heard it had heard before the task was sent, however much it hears before it sends

@@ -35,11 +35,11 @@ type request struct {
 	taken   time.Time // by the agent that serves it, of a collected answer
 	span    sight.Span
 	task    *bus.Task
-	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub
+	// when the last verdict was said at the earliest; what was heard when nobody else had it, and what the hub
 	// said since that had all of them asked
-	before *classifier.Table
-	heard  *classifier.Table
-	looked struct {
+	verdict sign
+	heard   *classifier.Table
+	looked  struct {
 		hub  string
 		said bus.LastStatus
 	}
@@ -226,9 +226,9 @@ func (r *request) place(t *bus.Task) bus.Answer {
 			case err == nil && a.Lookup != nil:
 				r.looked.hub, r.looked.said = out.Send, *a.Lookup
 			case err == nil && a.SoleOwner:
-				r.looked.hub, r.heard = "", r.before
+				r.looked.hub, r.heard = "", r.verdict.heard
 			}
-			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
+			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err, r.verdict.at) })
 			continue
 		case out.Find:
 			hub, all := r.find()
@@ -269,7 +269,7 @@ func (r *request) send(until time.Time, m bus.Msg) (*bus.Answer, error) {
 	s.waiting[r] = struct{}{}
 	s.mu.Unlock()
 	m, err := s.d.Bus.Request(ctx, m)
-	r.before = s.since.Load().heard
+	r.verdict = *s.since.Load()
 	s.mu.Lock()
 	delete(s.waiting, r)
 	s.mu.Unlock()

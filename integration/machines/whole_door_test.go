@@ -40,7 +40,7 @@ type job struct {
 	since   time.Time
 	again   bool
 	heard   *classifier.Table
-	before  *classifier.Table
+	verdict sign // when the last was said at the earliest
 	placing *classifier.Placing
 	looked  struct {
 		hub  string
@@ -282,14 +282,14 @@ func (e *job) goOn() {
 		}
 		hub := out.Send
 		e.asked = e.toHub(hub, e.t, out.Until.Sub(w.now), func(a *bus.Answer, err error) {
-			e.before = d.before.heard
+			e.verdict = d.before
 			switch {
 			case err == nil && a.Lookup != nil:
 				e.looked.hub, e.looked.said = hub, *a.Lookup
 			case err == nil && a.SoleOwner:
-				e.looked.hub, e.heard = "", e.before
+				e.looked.hub, e.heard = "", e.verdict.heard
 			}
-			e.placing.Step(w.now, d.table, a, err)
+			e.placing.Step(w.now, d.table, a, err, e.verdict.at)
 			e.goOn()
 		})
 	case out.Find:
