@@ -17,6 +17,9 @@ import (
 // gives it.
 func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
 	if h, ok := a.holds[d.Hold]; ok {
+		if h.reply.Code == bus.CodeLate { // it was taken back before it came
+			return h.reply, false
+		}
 		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt && !h.former {
 			return a.refusal(d, bus.CodeIDConflict, "the hold was used for another task"), false
 		}
@@ -56,6 +59,23 @@ func (a *Agent) Decide(domain string, d *bus.Dispatch) (reply bus.DispatchReply,
 			&hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt, reply: reply})
 	}
 	return reply, start
+}
+
+// Withdrawn answers a hub that has had no reply to its dispatch of a hold, and takes it back; s is the answer
+// to it that runs and goes on, nil if there is none. It returns nil where the account of what was served says
+// more. A dispatch that has not come is refused, also when it comes yet: so its hub waits no longer.
+func (a *Agent) Withdrawn(domain, id string, s *Stream) *bus.DispatchReply {
+	h := a.holds[id]
+	switch {
+	case h == nil && a.claim != nil && a.claim.Domain == domain:
+		h = &hold{reply: bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Hold: id, Code: bus.CodeLate,
+			Message: "its hub took it back before it came"}}
+		a.remember(id, h)
+	case h == nil, h.reply.Code == "" && (s == nil || s.Stopped() != nil):
+		return nil
+	}
+	r := h.reply
+	return &r
 }
 
 // Misled counts a dispatch whose reply was to go elsewhere than to its hub: it gets none.

@@ -137,7 +137,8 @@ type CompletionAck struct {
 type HoldControl struct {
 	Hold   string `msgpack:"hold,omitempty"`
 	Cancel bool   `msgpack:"cancel,omitempty"` // for the client
-	// the hub heard no reply to its dispatch: end the task if nobody has heard of it yet
+	// the hub heard no reply to its dispatch: end the task if nobody has heard of it yet, else reply now; if
+	// the dispatch has not come, refuse it, now and when it comes
 	Withdraw bool `msgpack:"recall,omitempty"`
 	// end it if the engine has sent nothing of it yet: the first token is late, and another agent is to serve
 	// it

@@ -102,9 +102,13 @@ func CompletionSubject(domain, agent string) string {
 // CancelSubject is the subject of cancels to a hub by sender: the task's client, or its door or gateway.
 func CancelSubject(domain, sender string) string { return Root + "hub." + domain + ".cancel." + sender }
 
-// TakenSubject is the subject of a dispatch's reply, which names the hold by its place, or of the server's
-// error where no agent listens. place is one token.
-func TakenSubject(domain, place, agent string) string {
+// TakenSubject is the subject of an agent's reply on a hold, whose place in the journal it names, or of the
+// server's error where no agent listens.
+func TakenSubject(domain, hold, agent string) string {
+	place := hold
+	if _, after, found := strings.Cut(hold, "/"); found {
+		place = strings.Replace(after, "/", "-", 1)
+	}
 	return Root + "hub." + domain + ".taken." + place + "." + agent
 }
 

@@ -182,8 +182,8 @@ func (p *Placing) send(now time.Time) {
 }
 
 // Step takes in the verdict of the hub that was sent the task, or why none came: whatever comes now was said
-// after since. A refusal may be older where the door stood still. Then the task's reader may have asked another
-// door, and another hub may have served it: so all hubs are asked.
+// after since. A refusal may be older where the door stood still. Then the task's reader may have asked
+// another door, and another hub may have served it: so all hubs are asked.
 func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error, since time.Time) {
 	hub := p.hub.Entry.Domain
 	p.waits = false

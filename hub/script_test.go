@@ -52,7 +52,8 @@ import (
 func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/*.txt", start, func(t *testing.T, say script.Say) script.Scene {
 		return &scene{t: t, say: say, watch: map[string]bool{}, deaf: map[string]bool{},
-			speaks: map[string]bool{}, dispatches: map[string]bus.Dispatch{}, epoch: 7}
+			speaks: map[string]bool{}, withdrawn: map[string]int{},
+			dispatches: map[string]bus.Dispatch{}, epoch: 7}
 	})
 }
 
@@ -69,6 +70,7 @@ type scene struct {
 	asleep     bool
 	epoch      int64
 	dispatches map[string]bus.Dispatch // by the hold's name in scripts
+	withdrawn  map[string]int          // how often each hold was, likewise
 }
 
 func (s *scene) open(o options) {
@@ -657,7 +659,11 @@ func (s *scene) message(l hub.Message) {
 		case m.Late:
 			verb = "give up"
 		}
-		s.say("to %s: %s %s", to, verb, holdName(m.Hold))
+		if name := holdName(m.Hold); !m.Withdraw {
+			s.say("to %s: %s %s", to, verb, name)
+		} else if s.withdrawn[name]++; s.withdrawn[name] <= 2 { // then each second
+			s.say("to %s: %s %s%s", to, verb, name, []string{"", ", again and again"}[s.withdrawn[name]-1])
+		}
 	case *bus.RecallReply:
 		s.say("to %s: %s has %v, %v of it reserved, and %v held; grants to %d, returns to %d", to, m.Client,
 			m.Avail, m.Reserved, m.Held, m.Accepted, m.Returned)

@@ -16,22 +16,29 @@ func (a *agent) onHub(m bus.Msg) {
 		a.log.Debug("hold control cannot be read", "subject", m.Subject, "err", err)
 		return
 	}
+	domain := bus.LastToken(m.Subject)
+	var reply *bus.DispatchReply
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if c.Holdings {
-		a.core.Asked(bus.LastToken(m.Subject))
+		a.core.Asked(domain)
 		follow.Nudge(a.kick)
 	}
-	switch s := a.streams.OfHold(bus.LastToken(m.Subject), c.Hold); {
+	switch s := a.streams.OfHold(domain, c.Hold); {
+	case c.Withdraw && s != nil && s.Withdraw():
+		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
+	case c.Withdraw:
+		reply = a.core.Withdrawn(domain, c.Hold, s)
 	case s == nil:
 	case c.Cancel:
 		a.cancelStream(s)
-	case c.Withdraw && s.Withdraw():
-		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
 	case c.Late:
 		if why := s.Late(time.Now(), a.heard); why != nil {
 			a.cancelRequest(s, 0, why)
 		}
+	}
+	a.mu.Unlock()
+	if reply != nil {
+		a.reply(bus.TakenSubject(domain, c.Hold, a.cfg.ID), *reply)
 	}
 }
 

@@ -676,13 +676,32 @@ func TestHitsAreOfTheTextNotOfTheSession(t *testing.T) {
 }
 
 // A hub that heard no reply takes a dispatch back: what nobody has heard of yet ends unsaid, for the hub to
-// hand on; what has begun goes on.
+// hand on; what has begun goes on, and the hub hears that it was accepted; what has not come is refused, at
+// once and if it comes yet.
 func TestWithdraw(t *testing.T) {
+	replies := func(o *town, hold string) *[]bus.DispatchReply {
+		said := new([]bus.DispatchReply)
+		o.listen(bus.TakenSubject("*", hold, "a1"), func(m bus.Msg) {
+			var r bus.DispatchReply
+			o.decode(m, &r)
+			*said = append(*said, r)
+		})
+		return said
+	}
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
-		for _, c := range []bus.HoldControl{{Hold: "another", Withdraw: true}, {}} {
-			o.say("math", c)
+		another, stranger := replies(o, "another"), replies(o, "stranger")
+		o.say("math", bus.HoldControl{})
+		o.say("math", bus.HoldControl{Hold: "another", Withdraw: true})
+		o.say("code", bus.HoldControl{Hold: "stranger", Withdraw: true})
+		late := *d
+		if late.Hold = "another"; len(*another) != 1 || (*another)[0].Code != bus.CodeLate ||
+			(*another)[0].Boot != o.server.boot || o.dispatch(&late).Code != bus.CodeLate {
+			t.Errorf("of a dispatch that had not come its hub hears %+v", *another)
+		}
+		if len(*stranger) > 0 {
+			t.Errorf("a hub that does not sell the agent's slots hears %+v", *stranger)
 		}
 		o.say("code", bus.HoldControl{Hold: d.Hold, Withdraw: true})
 		o.say("code", bus.HoldControl{Hold: d.Hold, Cancel: true})
@@ -701,7 +720,11 @@ func TestWithdraw(t *testing.T) {
 		o.engine.acts = []act{speak(time.Second, "a", "b")}
 		o.dispatch(d)
 		pass(1500 * time.Millisecond)
+		said := replies(o, d.Hold)
 		o.say("math", bus.HoldControl{Hold: d.Hold, Withdraw: true})
+		if len(*said) != 1 || (*said)[0].Code != "" {
+			t.Errorf("of what had begun its hub hears %+v", *said)
+		}
 		pass(5 * time.Second)
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
 			t.Errorf("what had begun ended with %+v", c)

@@ -397,8 +397,8 @@ func TestATaskThatWaitedGoesOn(t *testing.T) {
 }
 
 // A door that was frozen while the hub's refusal lay before it does not know who has had the task since. What
-// it names is what it had heard before the refusal came; after six seconds it believes no refusal, and finds the
-// hub that another door gave the task.
+// it names is what it had heard before the refusal came; after six seconds it believes no refusal, and finds
+// the hub that another door gave the task.
 func TestAFrozenDoorHearsARefusalLate(t *testing.T) {
 	for _, frozen := range []time.Duration{4 * time.Second, 8 * time.Second} {
 		inWorld(t, nil, func(t *testing.T, w *world) {

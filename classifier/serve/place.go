@@ -35,8 +35,8 @@ type request struct {
 	taken   time.Time // by the agent that serves it, of a collected answer
 	span    sight.Span
 	task    *bus.Task
-	// when the last verdict was said at the earliest; what was heard when nobody else had it, and what the hub
-	// said since that had all of them asked
+	// when the last verdict was said at the earliest; what was heard when nobody else had it, and what the
+	// hub said since that had all of them asked
 	verdict sign
 	heard   *classifier.Table
 	looked  struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"souk/bus"
@@ -104,9 +103,8 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
 		agent := r.Placed[i].Agent
-		_, place, _ := strings.Cut(d.Hold, "/")
 		if err := s.publish(bus.Msg{Subject: bus.DispatchSubject(agent, s.cfg.Domain),
-			Reply:  bus.TakenSubject(s.cfg.Domain, strings.Replace(place, "/", "-", 1), agent),
+			Reply:  bus.TakenSubject(s.cfg.Domain, d.Hold, agent),
 			Header: d.Task.Trace.Header(nil)}, d); err != nil {
 			follow.Unsent(s.log, err, "dispatch not sent", "hold", d.Hold, "agent", agent)
 			code := bus.CodeUnavailable

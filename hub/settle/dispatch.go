@@ -11,8 +11,8 @@ import (
 
 const (
 	// A dispatch without a reply is sent again dispatchAgain times, one dispatch timeout apart. The agent
-	// serves a hold once, and gives the same reply each time. After toldAfter timeouts the client is told
-	// that nobody knows.
+	// serves a hold once, and gives the same reply each time. Then it is withdrawn, and again until the agent
+	// replies. After toldAfter timeouts the client is told that nobody knows.
 	dispatchAgain = 2
 	toldAfter     = 4
 
@@ -164,8 +164,8 @@ func (r *Room) due(h *Hold) {
 		u.wait = r.elsewhere(h)
 		r.void(h, Silent, u)
 	default:
-		// Nobody knows whether the agent has the task. It is told to end it, and the task goes nowhere else
-		// before this hold has ended.
+		// Nobody knows whether the agent has the task. It is told to end it, or to refuse it if it comes yet,
+		// and the task goes nowhere else before this hold has ended.
 		r.happens(h, Unanswered)
 	}
 	if !h.State.Ended() && !h.timer.IsSet() { // its end could not be recorded, or its agent may fall silent

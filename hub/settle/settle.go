@@ -267,7 +267,8 @@ func (r *Room) happens(h *Hold, e Event) {
 			r.turn.Set(&h.timer, h.Expires)
 		case Withdraw:
 			r.tell(h, &bus.HoldControl{Hold: h.ID, Withdraw: true})
-			r.turn.Set(&h.timer, turn.Earlier(h.Expires, h.Sent.Add(toldAfter*DispatchTimeout)))
+			told, next := h.Sent.Add(toldAfter*DispatchTimeout), r.turn.Now().Add(endAgain)
+			r.turn.Set(&h.timer, turn.Earlier(h.Expires, turn.Later(told, next)))
 		case Stop:
 			if h.Cancelled {
 				r.tell(h, &bus.HoldControl{Hold: h.ID, Cancel: true})

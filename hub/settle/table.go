@@ -105,7 +105,7 @@ var rows = []row{
 	{unsure, Refuses, Rule{To: Void, Then: []Effect{Again, End}}},
 	{asked, NoReply, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
 	{asked, Unanswered, Rule{To: Withdrawn, Then: []Effect{Withdraw}}},
-	{[]State{Withdrawn}, Unanswered, Rule{Then: []Effect{TellUnknown}}},
+	{[]State{Withdrawn}, Unanswered, Rule{Then: []Effect{TellUnknown, Withdraw}}},
 	{[]State{Withdrawn}, Silent, Rule{To: Void, Then: []Effect{Again, End}}},
 	{open, Served, Rule{To: Captured, Then: []Effect{End}}},
 	{open, Unused, Rule{To: Void, Then: []Effect{End}}},

@@ -127,13 +127,17 @@ func (a *agentPart) dispatched(h *hubPart, d *bus.Dispatch) {
 }
 
 func (a *agentPart) took(h *hubPart, d *bus.Dispatch, r bus.DispatchReply, start bool) {
-	w := a.w
 	if start {
 		a.serve(d)
 	}
-	reply := copied(w, &r)
+	a.reply(h.domain, &r)
+	a.kick()
+}
+
+func (a *agentPart) reply(domain string, r *bus.DispatchReply) {
+	w, reply := a.w, copied(a.w, r)
 	for _, to := range w.hubs {
-		if to.domain == h.domain {
+		if to.domain == domain {
 			w.say(a.part, to.part, true, func() {
 				v := reply()
 				v.Agent = a.name
@@ -141,7 +145,6 @@ func (a *agentPart) took(h *hubPart, d *bus.Dispatch, r bus.DispatchReply, start
 			})
 		}
 	}
-	a.kick()
 }
 
 func (a *agentPart) serve(d *bus.Dispatch) {
@@ -365,11 +368,15 @@ func (a *agentPart) control(domain string, c *bus.HoldControl) {
 		a.kick()
 	}
 	switch s := a.streams.OfHold(domain, c.Hold); {
+	case c.Withdraw && s != nil && s.Withdraw():
+		a.cancelRun(s, 0, agentd.ErrWithdrawn)
+	case c.Withdraw:
+		if r := a.core.Withdrawn(domain, c.Hold, s); r != nil {
+			a.reply(domain, r)
+		}
 	case s == nil:
 	case c.Cancel:
 		a.cancel(s)
-	case c.Withdraw && s.Withdraw():
-		a.cancelRun(s, 0, agentd.ErrWithdrawn)
 	case c.Late:
 		if why := s.Late(a.w.now, time.Time{}); why != nil {
 			a.cancelRun(s, 0, why)

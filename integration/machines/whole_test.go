@@ -363,8 +363,8 @@ func playWhole(t *testing.T, seed uint64) {
 		p.heal()
 	}
 	w.note("all faults end")
-	for range 4 { // by the last time every hold of an agent that said nothing has ended, after 200 s
-		w.run(time.Minute)
+	for range 2 { // by the last time every agent has said whether it has what it was handed
+		w.run(30 * time.Second)
 		w.askAgain()
 	}
 	for i := 0; i < 25 && !t.Failed(); i++ {
