@@ -62,9 +62,6 @@ type measures struct {
 	conns, came, sent atomic.Int64 // connections, and their bytes
 }
 
-// mostModels bounds the models that are counted one by one.
-const mostModels = metrics.MostNames
-
 // measure has a collector read what the server counts.
 func (s *Server) measure() {
 	m := &s.measures
@@ -149,7 +146,7 @@ func (s *Server) labelled(a *answer, name string) string {
 	case a.accepted.Agent == "" && !s.sold(name):
 		return metrics.Other
 	}
-	if _, known := s.measures.tokens[name]; !known && len(s.measures.tokens) >= mostModels {
+	if _, known := s.measures.tokens[name]; !known && len(s.measures.tokens) >= metrics.MostModels {
 		return metrics.Other
 	}
 	return name

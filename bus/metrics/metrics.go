@@ -25,9 +25,12 @@ import (
 // Meter makes the instruments of a process. Where it is nil nobody collects, and nothing is measured.
 type Meter = metric.Meter
 
-// MostNames is the number of values that a label takes; whatever is named after that many counts as [Other].
-// Models and the like have names that anybody may choose.
-const MostNames = 64
+// MostNames is the number of values that a label takes, and MostModels that of label model, which nearly
+// every family has; whatever is named after that many counts as [Other]. Anybody may choose such names.
+const (
+	MostNames  = 64
+	MostModels = 32
+)
 
 // Other is the value of a label for all that has none of its own.
 const Other = "other"
@@ -237,11 +240,14 @@ func (n *names) joined(f *Family, own, labels []string) string {
 }
 
 func (n *names) bound(label, value string) string {
-	of := n.taken[label]
+	of, most := n.taken[label], MostNames
+	if label == "model" {
+		most = MostModels
+	}
 	switch {
 	case of[value], value == Other:
 		return value
-	case len(of) >= MostNames:
+	case len(of) >= most:
 		return Other
 	case n.taken == nil:
 		n.taken = map[string]map[string]bool{}

@@ -127,8 +127,8 @@ func TestNamesOfStrangersAreBounded(t *testing.T) {
 				t.Errorf("label %q", label)
 			}
 		}
-		if sums["served_total"] != models || series["served_total"] != MostNames+1 ||
-			sums["took_seconds"] != 2*models || series["took_seconds"] != MostNames+1 {
+		if sums["served_total"] != models || series["served_total"] != MostModels+1 ||
+			sums["took_seconds"] != 2*models || series["took_seconds"] != MostModels+1 {
 			t.Fatalf("sums %v, series %v", sums, series)
 		}
 	}
