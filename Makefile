@@ -227,8 +227,8 @@ pages: build ## every page of integration/results anew, and the front page: fort
 dashboards: bin/lab ## deploy/grafana anew: dashboards for Grafana, rules for Prometheus
 	@bin/lab grafana
 
-alerts: build ## each alert of deploy/grafana fires and falls silent by Prometheus's own engine, which is fetched and compiled, some minutes; some in a running cluster
-	SOUK_BIN=$(CURDIR)/bin $(GO) -C $(ALERTS) test -count=1 -timeout 20m ./fire
+alerts: build ## each alert of deploy/grafana fires and falls silent by Prometheus's own engine, which is fetched and compiled, some minutes; nearly all in running markets, by faults; a new operator's first half hour
+	SOUK_BIN=$(CURDIR)/bin $(GO) -C $(ALERTS) test -count=1 -timeout 40m ./fire
 
 # Tests that compare with files in testdata which -update writes anew.
 GOLDEN := market market/flow ledger hub hub/regime/router hub/predict hub/predict/tree

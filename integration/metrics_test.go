@@ -155,7 +155,6 @@ func TestWhatAScraperReads(t *testing.T) {
 		`souk_agentd_claimed` + by:                                                         1,
 		`souk_hub_faults_total{hub="general"}`:                                             0,
 		`souk_treasury_leading`:                                                            1,
-		`souk_journal_broken{journal="general"}`:                                           0,
 	}
 	for kind, n := range map[string]int64{"prompt": sum.Prompt, "cached": sum.Details.Cached,
 		"output": sum.Output} {

@@ -16,8 +16,6 @@ var (
 	bytesTotal  = families.Counter("souk_journal_bytes_total", "Bytes of frames that were written since the start.")
 	diskFree    = families.Gauge("souk_journal_disk_free_bytes", "Bytes that are free on the journal's disk.")
 	diskNeeded  = families.Gauge("souk_journal_disk_needed_bytes", "Below so many free bytes nothing new is taken.")
-	brokenNow   = families.Gauge("souk_journal_broken", "1 where an append failed: nothing more is taken until a "+
-		"restart, else 0.")
 )
 
 // observe has a collector read them.
@@ -27,12 +25,11 @@ func (j *Journal) observe() {
 	families.Observe(j.cfg.Meter, func(say metrics.Say) {
 		free, needed := j.Room()
 		j.mu.Lock()
-		seq, wrote, broken := j.last.Seq, j.wrote, j.broken != nil
+		seq, wrote := j.last.Seq, j.wrote
 		j.mu.Unlock()
 		say(framesTotal, float64(seq))
 		say(bytesTotal, float64(wrote))
 		say(diskFree, float64(free))
 		say(diskNeeded, float64(needed))
-		say(brokenNow, metrics.Bool(broken))
 	}, name)
 }

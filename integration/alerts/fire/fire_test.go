@@ -20,7 +20,6 @@ souk_connected{to="nats"} 1
 souk_hub_faults_total{hub="math"} 0
 souk_checkpoint_contradicted{journal="math"} 0
 souk_checkpoint_uncosigned_seconds{journal="math"} 2
-souk_journal_broken{journal="math"} 0
 souk_journal_disk_free_bytes{journal="math"} 9e9
 souk_journal_disk_needed_bytes{journal="math"} 1e8
 souk_journal_sync_seconds_bucket{journal="math",le="0.25"} @
@@ -77,7 +76,6 @@ var ills = map[string]string{
 	"SoukFault":          `souk_hub_faults_total{hub="math"} @`,
 	"SoukContradiction":  `souk_checkpoint_contradicted{journal="math"} 1`,
 	"SoukUncosigned":     `souk_checkpoint_uncosigned_seconds{journal="math"} 90`,
-	"SoukJournalBroken":  `souk_journal_broken{journal="math"} 1`,
 	"SoukDiskLow":        `souk_journal_disk_free_bytes{journal="math"} 15e7`,
 	"SoukSyncSlow":       `souk_journal_sync_seconds_bucket{journal="math",le="0.25"} 0`,
 	"SoukTreasuryClosed": "souk_treasury_closed 1",

@@ -43,6 +43,7 @@ type prometheus struct {
 	records []*rules.RecordingRule
 	alerts  map[string]*rules.AlertingRule
 	now     time.Time
+	every   time.Duration                       // by its clock, between two evaluations
 	shows   map[string]map[string]labels.Labels // of each target, its series at the last scrape
 	pages   map[string][]byte                   // of each target, likewise
 }
@@ -68,7 +69,7 @@ func open(t testing.TB) *prometheus {
 	t.Cleanup(func() { db.Close() })
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute})
 	p := &prometheus{t: t, db: db, query: rules.EngineQueryFunc(engine, db),
-		alerts: map[string]*rules.AlertingRule{}, now: time.Unix(1_800_000_000, 0),
+		alerts: map[string]*rules.AlertingRule{}, now: time.Unix(1_800_000_000, 0), every: step,
 		shows: map[string]map[string]labels.Labels{}, pages: map[string][]byte{}}
 	parse := parser.NewParser(parser.Options{})
 	for _, g := range file.Groups {
@@ -211,7 +212,7 @@ func (p *prometheus) evaluate() {
 		}
 		a.SetEvaluationTimestamp(p.now)
 	}
-	p.now = p.now.Add(step)
+	p.now = p.now.Add(p.every)
 }
 
 // firing lists the alerts that fire.
@@ -224,47 +225,28 @@ func (p *prometheus) firing() (names []string) {
 	return names
 }
 
+// ask returns the number of series that an expression has at the last evaluation.
+func (p *prometheus) ask(expr string) int {
+	v, err := p.query(context.Background(), expr, p.now.Add(-p.every))
+	if err != nil {
+		p.t.Errorf("%s: %v", expr, err)
+	}
+	return len(v)
+}
+
+var variables = regexp.MustCompile(`\$(\w+)`)
+
 // shown holds dashboards and the manual of metrics against what was scraped: each panel has something to
 // show, some process says something of each family, and promtool's check finds nothing wrong with any page.
 func (p *prometheus) shown() {
 	p.t.Helper()
-	ask := func(expr string) int {
-		v, err := p.query(context.Background(), expr, p.now.Add(-step))
-		if err != nil {
-			p.t.Errorf("%s: %v", expr, err)
-		}
-		return len(v)
-	}
-	variable := regexp.MustCompile(`\$(\w+)`)
 	boards, err := filepath.Glob("../../../deploy/grafana/*.json")
 	if err != nil || len(boards) != 5 {
 		p.t.Fatal(boards, err)
 	}
-	panels, empty := 0, []string(nil)
+	var empty []string
 	for _, path := range boards {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		var board struct {
-			Panels []struct {
-				Title   string
-				Targets []struct{ Expr string }
-			}
-		}
-		if err := json.Unmarshal(text, &board); err != nil {
-			p.t.Fatal(err)
-		}
-		for _, x := range board.Panels {
-			found := 0
-			for _, q := range x.Targets {
-				expr := strings.ReplaceAll(q.Expr, "$__rate_interval", "5m")
-				found += ask(variable.ReplaceAllString(expr, ".*"))
-			}
-			if panels++; found == 0 && len(x.Targets) > 0 {
-				empty = append(empty, filepath.Base(path)+": "+x.Title)
-			}
-		}
+		empty = append(empty, p.empty(path)...)
 	}
 	text, err := os.ReadFile("../../../deploy/metrics.md")
 	if err != nil {
@@ -277,7 +259,7 @@ func (p *prometheus) shown() {
 		if row[2] == "histogram" {
 			name += "_count"
 		}
-		if families++; ask("max_over_time("+name+"[1h])") == 0 {
+		if families++; p.ask("max_over_time("+name+"[1h])") == 0 {
 			unsaid = append(unsaid, row[1])
 		}
 	}
@@ -286,8 +268,32 @@ func (p *prometheus) shown() {
 			p.t.Errorf("%s: %v %+v", at, err, problems)
 		}
 	}
-	p.t.Logf("%d panels, %d families, %d processes", panels, families, len(p.pages))
+	p.t.Logf("%d families, %d processes", families, len(p.pages))
 	if len(empty) > 0 || len(unsaid) > 0 {
 		p.t.Errorf("panels with nothing to show: %q; families of which nothing is said: %q", empty, unsaid)
 	}
+}
+
+// empty lists the panels of a dashboard that have nothing to show.
+func (p *prometheus) empty(path string) (titles []string) {
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(must(os.ReadFile(path)), &board); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, x := range board.Panels {
+		found := 0
+		for _, q := range x.Targets {
+			expr := strings.ReplaceAll(q.Expr, "$__rate_interval", "5m")
+			found += p.ask(variables.ReplaceAllString(expr, ".*"))
+		}
+		if found == 0 && len(x.Targets) > 0 {
+			titles = append(titles, filepath.Base(path)+": "+x.Title)
+		}
+	}
+	return titles
 }

@@ -99,8 +99,6 @@ func Alerts() []Alert {
 		{"SoukUncosigned", "souk_checkpoint_uncosigned_seconds > 60", "1m", Ticket, "Checkpoints of {{ $labels.journal }} " +
 			"are not cosigned: what is new cannot be proved yet.",
 			"See that its witnesses run: hub and treasury are each other's, others stand in the policy."},
-		{"SoukJournalBroken", "souk_journal_broken > 0", "", Page, "Journal {{ $labels.journal }} takes nothing more: " +
-			"an append failed.", "Look at its disk, mend it, and start the process anew (runbook: A full disk)."},
 		{"SoukDiskLow", "souk_journal_disk_free_bytes < 2 * souk_journal_disk_needed_bytes", "1m", Page,
 			"The disk of journal {{ $labels.journal }} is nearly full: below what it needs nothing new is taken.",
 			"Make room, but never by a journal's segments, which all stay (runbook: A full disk)."},
@@ -141,8 +139,8 @@ func Alerts() []Alert {
 			"that did not read.", "Its log names it; that process lacks a core, or its network is slow."},
 		{"SoukEtcdFull", "souk_infra_etcd_db_bytes > 0.8 * souk_infra_etcd_quota_bytes", "1m", Ticket, "etcd is nearly " +
 			"full; then it takes nothing more.", "Compact and defragment it, or raise its quota (runbook: A full etcd)."},
-		{"SoukGatewayFull", "souk_gateway_memory_bytes > 0.9 * souk_gateway_memory_limit_bytes", "1m", Ticket,
-			"A gateway has nearly all the memory that it may take: new requests are refused beyond.",
+		{"SoukGatewayFull", "souk_gateway_memory_bytes > 0.7 * souk_gateway_memory_limit_bytes", "1m", Ticket,
+			"Of the memory that a gateway may take little is free: from three quarters on new requests are refused.",
 			"Raise gateway.max_memory, or add a gateway."},
 		{"SoukPolicyOff", "souk_hub_policies_off > 0 or souk_agentd_policies_off > 0", "1m", Ticket, "A runtime policy on " +
 			"{{ $labels.instance }} is off: it failed, or asked for more than there is room for.",
