@@ -74,8 +74,14 @@ func (x *Index) New(block, capacity int) *Cache {
 	b := &Cache{index: x, place: uint16(i), block: max(1, block), capacity: max(0, capacity),
 		reported: reported{hashes: said{}}, most: x.limits.hashes(capacity), use: bounded.Empty(),
 		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions, 0)}
-	b.byHash = hashed[int32]{hash: func(k int32) uint64 { return b.nodes[k-1].hash }, seed: x.limits.Seed,
-		all: make([]int32, 16)}
+	b.byHash = hashed[int32]{seed: x.limits.Seed, all: make([]int32, 16), full: 5,
+		hash: func(k int32) uint64 { return b.nodes[k-1].hash },
+		seek: func(all []int32, at int, hash uint64) int {
+			for at < len(all) && all[at] != 0 && b.nodes[all[at]-1].hash != hash {
+				at++
+			}
+			return at
+		}}
 	x.agents[i] = b
 	return b
 }

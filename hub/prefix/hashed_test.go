@@ -10,8 +10,7 @@ func TestHashed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 5))
-	x := hashed[entry]{hash: func(e entry) uint64 { return e.key }, seed: rng.Uint64(),
-		all: make([]entry, 16)}
+	x := entries(rng.Uint64())
 	plain := map[uint64]holders{}
 	for range 20_000 {
 		key := uint64(rng.IntN(200)) << (8 * rng.IntN(2))

@@ -5,6 +5,7 @@ package prefix
 import (
 	"math/bits"
 	"slices"
+	"sort"
 
 	"souk/bus"
 	"souk/bus/bounded"
@@ -137,11 +138,18 @@ func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 
 // NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	none := func() table {
-		return table{hashed: hashed[entry]{hash: func(e entry) uint64 { return e.key }, seed: l.Seed,
-			all: make([]entry, 16)}}
-	}
-	return &Index{limits: l, own: none(), reported: none()}
+	return &Index{limits: l, own: table{hashed: entries(l.Seed)}, reported: table{hashed: entries(l.Seed)}}
+}
+
+func entries(seed uint64) hashed[entry] {
+	return hashed[entry]{seed: seed, all: make([]entry, 16), full: 8,
+		hash: func(e entry) uint64 { return e.key },
+		seek: func(all []entry, at int, key uint64) int {
+			for at < len(all) && all[at].n > 0 && all[at].key != key {
+				at++
+			}
+			return at
+		}}
 }
 
 // ask makes known how deep all agents are: they are asked for one prompt after the other.
@@ -176,36 +184,58 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 }
 
 // Depths returns how many of a prompt's prefixes each agent is believed to hold, by its [Cache.Place], in the
-// memory of dst. What is known of an agent need not begin at the first prefix, as some of it is not
-// remembered and some that agents say is not true: it is the last that the agent holds which counts, of
-// every stride's last prefixes, and then of those up to the next stride's.
+// memory of dst. Whoever holds a text by what was served holds what it begins with, so few prefixes are
+// looked up. What agents say need not begin at the first prefix, as some of it is not remembered and some is
+// not true: it is the last that the agent holds which counts, of every stride's last prefixes, and then of
+// those up to the next stride's.
 func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 	dst = slices.Grow(dst[:0], len(x.agents))[:len(x.agents)]
 	clear(dst)
-	among := make([]uint64, 0, 16) // agents that are looked for
+	left, held := make([]uint64, 0, 16), make([]uint64, 0, 16) // agents that are looked for, and found
 	for range (len(x.agents) + 63) / 64 {
-		among = append(among, 1<<64-1)
+		left, held = append(left, 1<<64-1), append(held, 0)
 	}
-	find := func(depth int) (any bool) {
-		found := func(place int) {
-			among[place/64] &^= 1 << (place % 64)
-			dst[place], any = int32(depth), true
+	ends := append(make([]int, 0, 16), 0) // strides at which some were found, and the first
+	found := func(set []uint64, depth int) {
+		if end := depth / stride * stride; !slices.Contains(ends, end) {
+			ends = append(ends, end)
 		}
-		x.own.each(prefixes[depth-1].Hash, among, found)
-		x.reported.each(bus.ShortHash(prefixes[depth-1].Hash), among, found)
-		return any
+		for j, word := range set {
+			for ; word != 0; word &= word - 1 {
+				place := 64*j + bits.TrailingZeros64(word)
+				dst[place] = max(dst[place], int32(depth))
+			}
+		}
 	}
-	ends := make([]int, 0, 16) // strides at which some were found
+	for at := 0; at < len(prefixes) && x.own.among(left, held, prefixes[at].Hash); {
+		copy(left, held)
+		at += 1 + sort.Search(len(prefixes)-at-1, func(k int) bool {
+			return !x.own.among(left, held, prefixes[at+1+k].Hash) || !slices.Equal(left, held)
+		})
+		found(left, at)
+	}
+	if x.reported.n == 0 {
+		return dst
+	}
+	find := func(depth int) {
+		if x.reported.among(left, held, bus.ShortHash(prefixes[depth-1].Hash)) {
+			found(held, depth)
+			for j := range left {
+				left[j] &^= held[j]
+			}
+		}
+	}
+	for j := range left {
+		left[j] = 1<<64 - 1
+	}
 	for depth := len(prefixes) / stride * stride; depth > 0; depth -= stride {
-		if find(depth) {
-			ends = append(ends, depth)
-		}
+		find(depth)
 	}
-	for _, end := range append(ends, 0) {
-		clear(among)
+	for _, end := range ends {
+		clear(left)
 		for place, depth := range dst {
-			if int(depth) == end {
-				among[place/64] |= 1 << (place % 64)
+			if int(depth)/stride*stride == end {
+				left[place/64] |= 1 << (place % 64)
 			}
 		}
 		for depth := min(end+stride-1, len(prefixes)); depth > end; depth-- {
@@ -218,34 +248,38 @@ func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 // stride is the number of prefixes of which one is looked up at first.
 const stride = 8
 
-// each shows a prefix's holders among some.
-func (t *table) each(key uint64, among []uint64, show func(place int)) {
+// among finds a prefix's holders among some, and reports whether there are any.
+func (t *table) among(some, held []uint64, key uint64) (any bool) {
 	h := t.all[t.at(key)].holders
-	if h.n <= few {
+	if h.n == 0 {
+		return false
+	}
+	if clear(held); h.n <= few {
 		for _, place := range h.few[:h.n] {
-			if among[place/64]>>(place%64)&1 > 0 {
-				show(int(place))
-			}
+			held[place/64] |= some[place/64] & (1 << (place % 64))
 		}
-		return
+	} else {
+		copy(held, t.sets[h.set()])
 	}
-	for j, word := range t.sets[h.set()] {
-		for word &= among[j]; word != 0; word &= word - 1 {
-			show(64*j + bits.TrailingZeros64(word))
-		}
+	for j := range held {
+		held[j] &= some[j]
+		any = any || held[j] != 0
 	}
+	return any
 }
 
 // hold has an agent among a prefix's holders, or no longer.
 func (t *table) hold(key uint64, place uint16, holds bool) {
-	h := t.all[t.at(key)].holders
+	e := &t.all[t.at(key)]
 	switch {
+	case holds && e.n == 0:
+		t.put(entry{key, t.with(e.holders, place)})
 	case holds:
-		t.put(entry{key, t.with(h, place)})
-	case h.n == 1:
+		e.holders = t.with(e.holders, place)
+	case e.n == 1:
 		t.remove(key)
 	default:
-		t.put(entry{key, t.without(h, place)})
+		e.holders = t.without(e.holders, place)
 	}
 }
 
