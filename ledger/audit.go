@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"souk/market"
 )
@@ -249,22 +247,19 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 // done gives a hold back that the book does not keep.
 func (a *Audit) done(h *Hold) { a.dec.room.holds = append(a.dec.room.holds, h) }
 
-// What an agent is dispatched, and what of it is paid.
-var (
-	holdKinds = []string{"task"}
-	outcomes  = []string{"done", cancelled}
+// Ends that are paid.
+const (
+	done      = "done"
+	cancelled = "cancelled" // by its client
 )
-
-const cancelled = "cancelled" // by its client
 
 // words judges what a hold is for and how a capture came (level 2).
 func (a *Audit) words(seq uint64, r *Record) {
 	switch {
-	case r.Kind == KindHold && !slices.Contains(holdKinds, r.Hold.Kind):
-		a.wrong(LevelState, seq, "I9", r.ID, "a dispatch that is one of "+strings.Join(holdKinds, ", "), "%q",
-			clip(r.Hold.Kind))
-	case r.Kind == KindCapture && !slices.Contains(outcomes, r.Capture.Outcome):
-		a.wrong(LevelState, seq, "I9", r.ID, "a payment for what was "+strings.Join(outcomes, " or "), "%q",
+	case r.Kind == KindHold && r.Hold.Kind != "task":
+		a.wrong(LevelState, seq, "I9", r.ID, "a dispatch of a task", "%q", clip(r.Hold.Kind))
+	case r.Kind == KindCapture && r.Capture.Outcome != done && r.Capture.Outcome != cancelled:
+		a.wrong(LevelState, seq, "I9", r.ID, "a payment for what was "+done+" or "+cancelled, "%q",
 			clip(r.Capture.Outcome))
 	}
 }

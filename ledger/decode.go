@@ -121,8 +121,11 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		d.hold(r.Hold)
 	case KindCapture:
 		c := d.newCapture()
-		*c = Capture{Hold: d.Text(), Outcome: d.Name(), Finish: d.Name(), Cost: d.Credits(),
-			Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}, TTFTUS: d.Varint()}
+		*c = Capture{Hold: d.Text(), Outcome: d.Name(), Finish: d.Name()}
+		var n [5]int64
+		d.Varints(n[:])
+		c.Cost, c.TTFTUS = market.Credits(n[0]), n[4]
+		c.Usage = market.Usage{Prompt: int(n[1]), Cached: int(n[2]), Output: int(n[3])}
 		flags := d.Byte()
 		if flags > 15 {
 			d.Fail("unknown flags")

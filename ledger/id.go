@@ -46,9 +46,12 @@ func ParseHoldID(s string) (journal string, round uint64, slot int, ok bool) {
 
 // parseSlot takes "<round>/<slot>" apart.
 func parseSlot(s string) (round uint64, slot int, ok bool) {
-	r, sl, _ := strings.Cut(s, "/")
-	round, ok = parseNumber(r)
-	n, is := parseNumber(sl)
+	at := 0
+	for at < len(s) && s[at] != '/' {
+		at++
+	}
+	round, ok = parseNumber(s[:at])
+	n, is := parseNumber(s[min(len(s), at+1):])
 	return round, int(n), ok && is && n <= maxSlots
 }
 

@@ -20,7 +20,7 @@ type memory struct {
 	list  []ended
 	first int      // of the list: those before it are forgotten
 	gone  uint64   // that are not in the list any more
-	heads []uint64 // of chains, counted from 1 likewise
+	heads []uint64 // of chains, counted from 1 likewise; a power of two of them
 }
 
 // find returns a hold's end; nil if it is not remembered.
@@ -28,7 +28,7 @@ func (m *memory) find(k slotKey) *ended {
 	if len(m.heads) == 0 {
 		return nil
 	}
-	for at := m.heads[uint64(k^k>>16)%uint64(len(m.heads))]; at > m.gone+uint64(m.first); {
+	for at := m.heads[uint64(k^k>>16)&uint64(len(m.heads)-1)]; at > m.gone+uint64(m.first); {
 		e := &m.list[at-m.gone-1]
 		if e.Key == k {
 			return e
@@ -47,12 +47,13 @@ func (m *memory) add(e ended) {
 	}
 	for ; i < len(m.list); i++ {
 		e := &m.list[i]
-		head := &m.heads[uint64(e.Key^e.Key>>16)%uint64(len(m.heads))]
+		head := &m.heads[uint64(e.Key^e.Key>>16)&uint64(len(m.heads)-1)]
 		e.before, *head = *head, m.gone+uint64(i)+1
 	}
 }
 
-// undo takes one change back: of an account, of a hold's beginning (opened) or end (hold), or any other.
+// undo takes one change back: of an account, of a hold's beginning (opened) or end (hold), or any other. A
+// record that is refused has changed nothing, so an audit, which takes no frame back, has none of the former.
 type undo struct {
 	account *market.Credits
 	old     market.Credits
@@ -70,7 +71,7 @@ func (b *Book) rollback() {
 		case u.hold != nil:
 			k, _ := keyOf(u.hold.Round, u.hold.Slot)
 			m, last := &b.ended, len(b.ended.list)-1
-			m.heads[uint64(k^k>>16)%uint64(len(m.heads))] = m.list[last].before
+			m.heads[uint64(k^k>>16)&uint64(len(m.heads)-1)] = m.list[last].before
 			m.list, b.open[k] = m.list[:last], u.hold
 		case u.do != nil:
 			u.do()
@@ -87,22 +88,24 @@ func (b *Book) forget() {
 	for _, p := range b.paid {
 		b.usual.learn(p.client, p.card)
 	}
-	b.used = append(b.used, b.fresh...)
-	clear(b.fresh)
-	b.fresh = b.fresh[:0]
+	if len(b.fresh) > 0 {
+		b.used = append(b.used, b.fresh...)
+		clear(b.fresh)
+		b.fresh = b.fresh[:0]
+	}
 	b.paid = b.paid[:0]
 	for at, r := range b.taught {
 		b.rates.Learn(&r.Round, &r.Outcome, &r.Ground)
 		for i := range min(len(r.Ground.Loads), len(r.Round.Agents)) { // of each agent
 			a := &r.Round.Agents[i]
-			n := b.offered[string(a.Agent)]
-			if n == 0 && len(b.offered) >= maxShares {
+			if len(b.offered) >= maxShares && b.offered[string(a.Agent)] == 0 {
 				continue
 			}
+			slots := int64(0)
 			for _, s := range a.Seats {
-				n += int64(s.Slots)
+				slots += int64(s.Slots)
 			}
-			b.offered[string(a.Agent)] = n
+			b.offered[string(a.Agent)] += slots
 		}
 		b.taught[at] = nil
 	}

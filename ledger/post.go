@@ -62,7 +62,9 @@ func (b *Book) post(r *Record, want []Leg) error {
 		} else {
 			b.count(l.Account, *a, -1)
 		}
-		b.undo = append(b.undo, undo{account: a, old: *a})
+		if !b.bare {
+			b.undo = append(b.undo, undo{account: a, old: *a})
+		}
 		*a += l.Amount
 		b.count(l.Account, *a, 1)
 	}

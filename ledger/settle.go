@@ -38,7 +38,9 @@ func (b *Book) applyHold(r *Record) error {
 	}
 	head.Held++
 	b.open[k] = h
-	b.undo = append(b.undo, undo{opened: k})
+	if !b.bare {
+		b.undo = append(b.undo, undo{opened: k})
+	}
 	return nil
 }
 
@@ -139,7 +141,9 @@ func (b *Book) applyEnd(r *Record) error {
 	delete(b.open, k)
 	b.justEnded = h
 	b.ended.add(ended{Key: k, Kind: r.Kind, Digest: b.digest(r)})
-	b.undo = append(b.undo, undo{hold: h})
+	if !b.bare {
+		b.undo = append(b.undo, undo{hold: h})
+	}
 	return nil
 }
 

@@ -27,6 +27,8 @@ type layout struct {
 	later  []bool
 	delay  []int64   // what waiting for each seat costs
 	second []Credits // of every agent: a task whose second costs so much
+
+	order, awarded []int32 // of groups
 }
 
 func (l *layout) of(r *Round) {
@@ -116,6 +118,8 @@ type workspace struct {
 	others flow.Others
 
 	less  flow.Problem // some of the round's tasks or seats
+	match []int32      // of these, and prices
+	price []int64
 	again flow.Solver
 }
 

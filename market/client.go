@@ -50,8 +50,8 @@ func (l *layout) groups(r *Round, awards []Award, match []int32, price []int64) 
 	if !r.several() {
 		return nil
 	}
-	order := make([]int32, len(r.Tasks))
-	award := make([]int32, len(r.Tasks))
+	l.order, l.awarded = resize(l.order, len(r.Tasks)), resize(l.awarded, len(r.Tasks))
+	order, award := l.order, l.awarded
 	next := 0
 	for t := range r.Tasks {
 		order[t], award[t] = int32(t), -1
@@ -226,7 +226,8 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 func (ws *workspace) welfareWithout(r *Round, g *group, proof *ClientProof) (Credits, error) {
 	l := &ws.layout
 	l.without(g, &ws.less)
-	match := append([]int32(nil), ws.answer.Match...)
+	ws.match, ws.price = append(ws.match[:0], ws.answer.Match...), append(ws.price[:0], ws.answer.Price...)
+	match, price := ws.match, ws.price
 	for _, t := range g.tasks {
 		match[t] = -1
 	}
@@ -249,7 +250,6 @@ func (ws *workspace) welfareWithout(r *Round, g *group, proof *ClientProof) (Cre
 		}
 		last, match[m.Task] = m.Task, at
 	}
-	price := slices.Clone(ws.answer.Price)
 	lastSeat := int32(-1)
 	for _, p := range proof.Prices {
 		a, err := l.find(r, p.Agent, p.Seat)

@@ -66,7 +66,15 @@ func (d *Decoder) Version(want byte) byte {
 }
 
 // Sized reads a number of bytes, and then these.
-func (d *Decoder) Sized() []byte { return d.Bytes(d.Uvarint()) }
+func (d *Decoder) Sized() []byte {
+	if from := d.At + 1; from <= len(d.Data) && d.Data[d.At] < 0x80 { // as nearly always
+		if to := from + int(d.Data[d.At]); to <= len(d.Data) {
+			d.At = to
+			return d.Data[from:to]
+		}
+	}
+	return d.Bytes(d.Uvarint())
+}
 
 // Text reads a string that comes once or twice, and Name one that probably comes again.
 func (d *Decoder) Text() string { return d.Strings.Text(d.Sized()) }
@@ -155,8 +163,8 @@ func (d *Decoder) Credits() Credits { return Credits(d.Varint()) }
 // Count reads the number of items that follow, of at least least bytes each. A count that the data cannot
 // hold is a fault, so a hostile one cannot make us allocate more than a small multiple of the data.
 func (d *Decoder) Count(least int) int {
-	n := d.Uvarint()
-	if d.Fault == "" && n > uint64((len(d.Data)-d.At)/least) {
+	n, left := d.Uvarint(), uint64(len(d.Data)-d.At)
+	if d.Fault == "" && (n > left || n*uint64(least) > left) { // a division would take longer than all else
 		d.Fail("a list longer than what is left")
 	}
 	if d.Fault != "" {

@@ -2,7 +2,6 @@ package market
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -94,8 +93,15 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 
 // place finds an agent of the round.
 func (r *Round) place(id AgentID) (int, bool) {
-	return slices.BinarySearchFunc(r.Agents, id,
-		func(s Supply, id AgentID) int { return cmp.Compare(s.Agent, id) })
+	at, end := 0, len(r.Agents)
+	for at < end {
+		if k := (at + end) / 2; r.Agents[k].Agent < id {
+			at = k + 1
+		} else {
+			end = k
+		}
+	}
+	return at, at < len(r.Agents) && r.Agents[at].Agent == id
 }
 
 func appendEdges(b []byte, edges []Edge) []byte {
@@ -140,14 +146,14 @@ func (r *Round) Decode(data []byte, s *Strings) error {
 	r.Tasks = decodeList(d, r.Tasks, 5, func(t *Task) {
 		id := d.Sized()
 		*t = Task{ID: TaskID(d.Strings.Text(id))}
-		n := d.Uvarint()
-		if n == 0 {
-			before, _, _ := bytes.Cut(id, []byte{'/'})
+		before, _, prefixed := bytes.Cut(id, []byte{'/'})
+		if n := d.Uvarint(); n == 0 {
 			t.Client = d.Strings.Name(before)
 		} else {
 			t.Client = d.Strings.Name(d.Bytes(n - 1))
+			prefixed = !prefixed || t.Client != string(before)
 		}
-		if t.prefixed() != (n == 0) {
+		if !prefixed {
 			d.Fail("a client not said in the shortest way")
 		}
 		var more [3]int64

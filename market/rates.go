@@ -62,9 +62,13 @@ func (x *Rates) Calm(r *Round, o *Outcome) bool {
 	}
 	w := wanted.Get().(*wants)
 	defer wanted.Put(w)
+	full, ok := w.planned(r, o, 0, func(int) bool { return false })
+	if !full || !ok {
+		return true
+	}
 	w.keep = zeroed(w.keep, len(r.Edges)) // whether one more is wanted depends on no time
-	return !w.planned(r, o, w.keep, 0, func(int) bool { return false }) ||
-		!slices.ContainsFunc(w.Wants, func(w Want) bool { return w.More > 0 })
+	w.find(r, w.keep)
+	return !slices.ContainsFunc(w.Wants, func(w Want) bool { return w.More > 0 })
 }
 
 // Learn takes in a round that is on record.
@@ -81,15 +85,16 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 	}
 	wants, share := wanted.Get().(*wants), FullShare-min(g.Lost, FullShare)
 	defer wanted.Put(wants)
-	wants.keep = wants.keep[:0]
-	for i, e := range r.Edges {
-		if !r.holds(&e) {
-			return
-		}
-		wants.keep = append(wants.keep, g.Stays[i].Keeps(g.Loads[e.Agent].Running))
-	}
-	if !wants.planned(r, o, wants.keep, share, func(a int) bool { return g.Loads[a].Spare }) {
+	full, ok := wants.planned(r, o, share, func(a int) bool { return g.Loads[a].Spare })
+	if !ok {
 		return
+	}
+	if full {
+		wants.keep = wants.keep[:0]
+		for i := range r.Edges {
+			wants.keep = append(wants.keep, g.Stays[i].Keeps(g.Loads[r.Edges[i].Agent].Running))
+		}
+		wants.find(r, wants.keep)
 	}
 	for i, w := range wants.Wants {
 		if a := &r.Agents[i]; len(a.Seats) > 0 {
@@ -100,6 +105,9 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 
 // learn takes in what a round wanted of an agent. Of too many agents all others are forgotten.
 func learn(known map[AgentID]Rate, id AgentID, at int64, w Want) map[AgentID]Rate {
+	if len(known) == 0 && w.More <= 0 {
+		return known
+	}
 	rate, in := known[id]
 	if !in && w.More <= 0 {
 		return known
@@ -126,7 +134,8 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 		return fmt.Errorf("%w: it does not say what its tolls are made of, and a slot costs something or is "+
 			"wanted", ErrRates)
 	}
-	lowest := x.Of(g.Common, g.At)
+	known := x.At(g.At)
+	lowest := known[g.Common]
 	least := PerSecond(lowest.PriceAt(g.At), g.Service)
 	all := uint8(1)<<len(g.Refused) - 1 // refused clients
 	if n := len(g.Refused); n > 0 && (g.Common == "" || n > MostRefused || !Refuses(g.Refused, all, "")) {
@@ -142,7 +151,7 @@ func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credit
 		}
 		for i := range r.Agents {
 			l, id := &g.Loads[i], r.Agents[i].Agent
-			w.rates[i] = x.Of(id, g.At)
+			w.rates[i] = known[id]
 			if want := w.rates[i].PriceAt(g.At); l.Second != want {
 				return fmt.Errorf("%w: a second at agent %s costs %s, want %s", ErrRates, id, l.Second, want)
 			}

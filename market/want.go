@@ -84,19 +84,31 @@ func (w *wants) find(r *Round, keeps []time.Duration) {
 	}
 }
 
-// planned finds the wants of an outcome's plan, as find does; false where that is none of the round's. Where
-// spare says so more slots of an agent stay free than stand in the round.
-func (w *wants) planned(r *Round, o *Outcome, keeps []time.Duration, share uint32,
-	spare func(agent int) bool) bool {
+// planned begins with the plan of an outcome; ok is false where that is none of the round's. full says that
+// an agent has no slot left: then find finds the wants, of which else there are none. Where spare says so
+// more slots of an agent stay free than stand in the round.
+func (w *wants) planned(r *Round, o *Outcome, share uint32, spare func(agent int) bool) (full, ok bool) {
+	task, agent := -1, -1
 	for i := range r.Edges {
-		if !r.holds(&r.Edges[i]) || i > 0 && compareEdges(r.Edges[i-1], r.Edges[i]) >= 0 {
-			return false
+		e := &r.Edges[i]
+		if !r.holds(e) || e.Task < task || e.Task == task && e.Agent <= agent {
+			return false, false
 		}
+		task, agent = e.Task, e.Agent
 	}
 	w.of(r)
 	put := func(task, agent, seat int) bool {
-		i, ok := slices.BinarySearchFunc(r.Edges, Edge{Task: task, Agent: agent}, compareEdges)
-		if !ok || uint(seat) >= uint(len(r.Agents[agent].Seats)) {
+		i, end := 0, len(r.Edges)
+		for i < end {
+			k := (i + end) / 2
+			if e := &r.Edges[k]; e.Task < task || e.Task == task && e.Agent < agent {
+				i = k + 1
+			} else {
+				end = k
+			}
+		}
+		if i == len(r.Edges) || r.Edges[i].Task != task || r.Edges[i].Agent != agent ||
+			uint(seat) >= uint(len(r.Agents[agent].Seats)) {
 			return false
 		}
 		own := r.Weight(r.Edges[i], seat)
@@ -117,19 +129,19 @@ func (w *wants) planned(r *Round, o *Outcome, keeps []time.Duration, share uint3
 		}
 		agent, ok := r.place(a.Agent)
 		if !ok || next == len(r.Tasks) || r.Tasks[next].ID != a.Task || !put(next, agent, a.Seat) {
-			return false
+			return false, false
 		}
 	}
 	for _, p := range o.Planned {
 		if !put(p.Task, p.Agent, p.Seat) {
-			return false
+			return false, false
 		}
 	}
 	for a := range w.free {
 		if spare(a) {
 			w.free[a] = max(1, w.free[a])
 		}
+		full = full || w.free[a] <= 0
 	}
-	w.find(r, keeps)
-	return true
+	return full, true
 }

@@ -112,6 +112,7 @@ type Checker struct {
 	matched []int32 // the edge of every task's seat, or -1
 	rank    []int32 // of every seat's witness
 	tight   []tight // edges that a best matching may use, beside those that this does
+	even    bool    // a task that sits somewhere is indifferent to that
 
 	pairs                 [][2]int32 // of alone, as are those below
 	head, in, arcs, ready []int32
@@ -153,7 +154,7 @@ func (c *Checker) optimal() error {
 			return wrong("seat %d has the price %d and a free slot", a, p)
 		}
 	}
-	c.utility, c.tight = zeroed(c.utility, c.n), c.tight[:0]
+	c.utility, c.tight, c.even = zeroed(c.utility, c.n), c.tight[:0], false
 	for t, own := range c.matched {
 		utility := int64(0)
 		if own >= 0 {
@@ -161,7 +162,7 @@ func (c *Checker) optimal() error {
 				return wrong("task %d pays %d for a weight of %d", t, c.Price[c.Seat[own]], c.Weight[own])
 			}
 		}
-		c.utility[t] = utility
+		c.utility[t], c.even = utility, c.even || own >= 0 && utility == 0
 		from := c.Off[t]
 		seat, weight := c.Seat[from:c.Off[t+1]], c.Weight[from:c.Off[t+1]]
 		for i, a := range seat[:len(weight)] {
@@ -269,6 +270,9 @@ func (c *Checker) tie() error {
 // alone reports whether no other matching is as good: the exchanges at equal weight, arcs between seats and
 // the outside, form no cycle. It takes away arcs that nothing leads to until none is left.
 func (c *Checker) alone() bool {
+	if len(c.tight) == 0 && !c.even {
+		return true // arcs lead from seats with a free slot to full ones alone
+	}
 	outside := int32(c.m)
 	c.pairs = c.pairs[:0]
 	arc := func(from, to int32) { c.pairs = append(c.pairs, [2]int32{from, to}) }
