@@ -152,11 +152,11 @@ func (c *Class) fit() {
 		}
 		if m.Differs && !m.Tried {
 			if m.Moved {
-				m.Own = m.Seen.Line.fit(&m.Anchor, 1, &m.Anchor)
+				m.Own = m.Seen.Line.fit(&m.Anchor, 1)
 				continue
 			}
 			n := m.Seen.Line.weight()
-			own := m.Seen.Line.fit(&c.Coef, assuming, &c.Coef)
+			own := m.Seen.Line.fit(&c.Coef, assuming)
 			for i, x := range own {
 				m.Own[i] = c.Coef[i] + float64((x-c.Coef[i])*n/(n+c.Shrinks))
 			}
@@ -219,7 +219,7 @@ func (c *Class) tokens() line {
 			c.all.add(&m.Seen.Token, say(o.Weight, all))
 		}
 	}
-	return c.all.fit(&line{1000 * c.ITL}, 1, &c.Token)
+	return c.all.fit(&line{1000 * c.ITL}, 1)
 }
 
 // bounds returns the range within which a member's word is believed: a quarter around the median where three
@@ -260,7 +260,7 @@ func (c *Class) line(weight float64) line {
 			}
 		}
 	}
-	return c.all.fit(&assumed, weight, &assumed)
+	return c.all.fit(&assumed, weight)
 }
 
 // credit finds whose answers are believed for a first line: those that took, by what the prior expects of

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -113,70 +114,53 @@ func (s *sums) follow(b *line) {
 	}
 }
 
-// mostRounds bounds how often a fit lets coefficients in and out.
-const mostRounds = 24
-
 // fit is the line of least squares whose coefficients are at or above 0, where another is assumed that counts
-// as so many observations. It begins with the coefficients that are above 0 in a line near it, and lets one
-// more in, or those out that would be below 0, until none is missing (Lawson and Hanson).
-func (s *sums) fit(assumed *line, weight float64, from *line) line {
-	var e equations
+// as so many observations. Of coefficients that would be below 0 the lowest is left out, until none is.
+func (s *sums) fit(assumed *line, weight float64) (b line) {
+	e := equations{in: []int{0, 1, 2, 3, 4, 5}}
 	for i := range terms {
 		ridge := float64(weight*usual[i]) + float64(1e-9*s.XX[i][i])
 		e.scale[i] = 1 / math.Sqrt(s.XX[i][i]+ridge)
 		e.right[i] = (s.XY[i] + float64(ridge*assumed[i])) * e.scale[i]
-	}
-	var b line
-	for i := range terms {
 		e.full[i][i] = 1
-		for j := i + 1; j < terms; j++ {
-			e.full[i][j] = s.XX[i][j] * e.scale[i] * e.scale[j]
-			e.full[j][i] = e.full[i][j]
-		}
-		if b[i] = from[i] / e.scale[i]; b[i] > 0 {
-			e.in[e.n] = i
-			e.n++
+	}
+	for i := range terms {
+		for j := range i {
+			e.full[i][j] = s.XX[j][i] * e.scale[i] * e.scale[j]
 		}
 	}
-	for range mostRounds {
-		next := e.solve()
-		part, out := 1.0, -1
-		for k, i := range e.in[:e.n] {
-			if x := b[i] - next[k]; next[k] <= 0 && x > 0 && b[i] < float64(part*x) {
-				part, out = b[i]/x, i
+	for len(e.in) > 0 {
+		x, least := e.solve(), 0
+		for k := range e.in {
+			if x[k] < x[least] {
+				least = k
 			}
 		}
-		for k, i := range e.in[:e.n] {
-			b[i] = max(0, b[i]+float64(part*(next[k]-b[i])))
-		}
-		if out >= 0 {
-			b[out] = 0
-		}
-		e.keep(&b)
-		if out < 0 && !e.let(&b) {
+		if x[least] >= 0 {
+			for k, i := range e.in {
+				if b[i] = x[k] * e.scale[i]; !(b[i] <= math.MaxFloat64) {
+					return *assumed
+				}
+			}
 			break
 		}
-	}
-	for i := range b {
-		if b[i] = b[i] * e.scale[i]; !(b[i] >= 0 && b[i] <= math.MaxFloat64) {
-			return *assumed
-		}
+		e.in = slices.Delete(e.in, least, least+1)
 	}
 	return b
 }
 
-// equations are normal equations with ones on their diagonal, of which some coefficients are in.
+// equations are normal equations with ones on their diagonal, the lower half, of which some coefficients are
+// in, in their order.
 type equations struct {
 	full         [terms][terms]float64
 	right, scale [terms]float64
-	in           [terms]int
-	n            int
+	in           []int
 }
 
 // solve finds the coefficients that are in, as if all others were 0, by Cholesky's way.
 func (e *equations) solve() (x line) {
 	var low [terms][terms]float64
-	for r, i := range e.in[:e.n] {
+	for r, i := range e.in {
 		sum := e.right[i]
 		for c, j := range e.in[:r+1] {
 			v := e.full[i][j]
@@ -192,49 +176,14 @@ func (e *equations) solve() (x line) {
 		}
 		x[r] = sum / low[r][r]
 	}
-	for r := e.n - 1; r >= 0; r-- {
+	for r := len(e.in) - 1; r >= 0; r-- {
 		sum := x[r]
-		for k := r + 1; k < e.n; k++ {
+		for k := r + 1; k < len(e.in); k++ {
 			sum -= float64(low[k][r] * x[k])
 		}
 		x[r] = sum / low[r][r]
 	}
 	return x
-}
-
-// keep has those in that are above 0.
-func (e *equations) keep(b *line) {
-	e.n = 0
-	for i, x := range b {
-		if x > 0 {
-			e.in[e.n] = i
-			e.n++
-		}
-	}
-}
-
-// let adds the coefficient of the greatest positive gradient to the solution, if there is one.
-func (e *equations) let(b *line) bool {
-	missed, which, size := 0.0, -1, 0.0
-	for i := range b {
-		size = max(size, math.Abs(e.right[i]))
-		if b[i] > 0 {
-			continue
-		}
-		by := e.right[i]
-		for j := range b {
-			by -= float64(e.full[i][j] * b[j])
-		}
-		if by > missed {
-			missed, which = by, i
-		}
-	}
-	if which < 0 || missed <= float64(1e-9*size) {
-		return false
-	}
-	e.in[e.n] = which
-	e.n++
-	return true
 }
 
 // off returns the observations' mean distance from a line, and its standard error.
