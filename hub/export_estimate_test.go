@@ -77,7 +77,7 @@ func (n *Node) Busy(agent string) bool { return n.fleet.Find(agent).Load(n.turn.
 func (n *Node) Ended(agent string, after time.Duration) time.Duration {
 	s := n.fleet.Find(agent).Service()
 	s.Kept(after)
-	s.Ended(0, after)
+	s.Ended(after)
 	return s.Mean()
 }
 

@@ -144,7 +144,7 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	}
 	if !t.Own() && how.Had {
 		x.regimes.Ended(ran)
-		a.Kept(h.Rec.Client, h.Rec.Task, h.Expected.Own, ran)
+		a.Kept(h.Rec.Client, h.Rec.Task, ran)
 	}
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
 	a.Forecast.Ended(&h.Expected)

@@ -25,7 +25,6 @@ type Estimate struct {
 	Work    float64       // thousand tokens to compute before it
 	Prefill time.Duration // to compute these
 	Service time.Duration // for which it keeps a slot, but for what the prompts of others add
-	Own     time.Duration // the same by the forecast of its own answer alone
 
 	Cost  market.Credits
 	Floor market.Credits // what the prompt and the first token may cost: no hold has less room

@@ -56,11 +56,11 @@ type Run struct {
 	Client, Task string
 	Since        time.Time // it was handed out
 
-	job            uint64        // its number in the queue of prompts; 0: it is in none
-	served         bool          // its first token came, as far as is known
-	work           time.Duration // to compute its prompt
-	forecast, kept time.Duration // for which it was to keep its slot, and did; 0: it has it
-	others         time.Duration // of that, in which prompts of others were computed that were served
+	job    uint64        // its number in the queue of prompts; 0: it is in none
+	served bool          // its first token came, as far as is known
+	work   time.Duration // to compute its prompt
+	kept   time.Duration // for which it kept its slot; 0: it has it
+	others time.Duration // of that, in which prompts of others were computed that were served
 }
 
 func (a *Agent) self() *Agent { return a }
@@ -170,12 +170,12 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 	}
 }
 
-// Kept records for how long a task that ends now was to keep its slot, and did. Its class learns that at
-// once, and its own part of it later: of a prompt in hand nobody is to learn how much of it was cached.
-func (a *Agent) Kept(client, task string, forecast, kept time.Duration) {
+// Kept records for how long a task that ends now kept its slot. Its class learns that at once, and its own
+// part of it later: of a prompt in hand nobody is to learn how much of it was cached.
+func (a *Agent) Kept(client, task string, kept time.Duration) {
 	if i := a.find(client, task); i >= 0 {
 		x := a.runs[i]
-		x.forecast, x.kept = forecast, max(1, kept)
+		x.kept = max(1, kept)
 		if a.Service().Kept(x.kept); x.served { // what was refused or cancelled keeps no engine busy
 			a.ended = append(a.ended, x)
 		}
@@ -193,7 +193,7 @@ func (a *Agent) End(client, task string) {
 			return false
 		}
 		own := x.kept - x.others
-		a.Service().Ended(x.forecast, own)
+		a.Service().Ended(own)
 		a.own = mean(a.own, own)
 		a.prefill += (min(x.work, a.own) - a.prefill) / meanOf // at first slots are what is short
 		return true

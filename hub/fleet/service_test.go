@@ -2,66 +2,11 @@ package fleet
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"souk/hub/estimate"
 )
-
-// Of tasks whose forecasts are nearly the same, and say nothing, nothing follows for one whose forecast is
-// another: no more than its own forecast says of how much longer it is.
-func TestForecastsThatAreAllAlikeTellNothing(t *testing.T) {
-	wrong := 0
-	for seed := range uint64(20) {
-		var s Service
-		rng := rand.New(rand.NewPCG(seed, 1))
-		for range 200 {
-			s.Ended(3*time.Second+time.Duration(rng.IntN(20))*time.Millisecond,
-				time.Second+time.Duration(rng.IntN(4000))*time.Millisecond)
-		}
-		if got := s.Of(4 * time.Second); got > s.Own()+1500*time.Millisecond {
-			wrong++
-			t.Logf("seed %d: mean %v, of a forecast of 4 s %v", seed, s.Own(), got)
-		}
-	}
-	if wrong > 0 {
-		t.Errorf("%d of 20", wrong)
-	}
-}
-
-// A task is expected to keep a slot for as long as the mean where forecasts said nothing, for as long as its
-// own forecast where these came true, and in between where half of what they said did.
-func TestServiceIsDrawnToTheClass(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		kept  func(i int, forecast time.Duration) time.Duration
-		short time.Duration // what is expected of a forecast of 1 s, where the mean is 2
-	}{
-		{"they say nothing", func(i int, _ time.Duration) time.Duration {
-			return time.Duration(1+2*(i/2%2)) * time.Second
-		}, 2 * time.Second},
-		{"they come true", func(_ int, f time.Duration) time.Duration { return f }, 1200 * time.Millisecond},
-		{"half comes true", func(_ int, f time.Duration) time.Duration { return f/2 + time.Second },
-			1600 * time.Millisecond},
-	} {
-		var s Service
-		if got := s.Of(time.Hour); got != usualService {
-			t.Fatalf("of what nothing is known %v is expected", got)
-		}
-		for i := range 400 {
-			forecast := time.Duration(1+2*(i%2)) * time.Second
-			s.Ended(forecast, test.kept(i, forecast))
-		}
-		got, off := s.Of(time.Second), 150*time.Millisecond
-		if got < test.short-off || got > test.short+off {
-			t.Errorf("%s: %v is expected of a task of a second, want some %v", test.name, got, test.short)
-		}
-		if most := s.Of(365 * 24 * time.Hour); most > 10*s.Own() || s.Of(0) < s.Own()/10 {
-			t.Errorf("%s: of a forecast of a year %v, of none %v", test.name, most, s.Of(0))
-		}
-	}
-}
 
 // What the prompts of others add to a stay is not the task's own: two tasks that keep their slots for as long
 // are told apart by what was computed beside them, and neither time is ever less than nothing.
@@ -69,24 +14,22 @@ func TestTheOwnPartOfAStay(t *testing.T) {
 	var quiet, beside Service
 	for range 300 {
 		quiet.Kept(3 * time.Second)
-		quiet.Ended(2*time.Second, 3*time.Second)
+		quiet.Ended(3 * time.Second)
 		beside.Kept(3 * time.Second)
-		beside.Ended(2*time.Second, time.Second)
+		beside.Ended(time.Second)
 	}
 	if quiet.Own() != quiet.Mean() || beside.Mean() != quiet.Mean() {
 		t.Errorf("kept for %v and %v, by themselves %v and %v", quiet.Mean(), beside.Mean(), quiet.Own(),
 			beside.Own())
 	}
-	if own := beside.Own(); own < 990*time.Millisecond || own > 1010*time.Millisecond ||
-		beside.Of(2*time.Second) != own {
-		t.Errorf("of 3 s of which others had 2 it has %v itself, and %v is expected", own,
-			beside.Of(2*time.Second))
+	if own := beside.Own(); own < 990*time.Millisecond || own > 1010*time.Millisecond {
+		t.Errorf("of 3 s of which others had 2 it has %v itself", own)
 	}
 	for range 300 { // an agent whose prompts are said to take a year
 		beside.Kept(-time.Hour)
-		beside.Ended(2*time.Second, -365*24*time.Hour)
+		beside.Ended(-365 * 24 * time.Hour)
 	}
-	if beside.Own() < time.Millisecond || beside.Mean() < time.Millisecond || beside.Of(time.Hour) <= 0 {
+	if beside.Own() < time.Millisecond || beside.Mean() < time.Millisecond {
 		t.Errorf("%v by itself, of %v", beside.Own(), beside.Mean())
 	}
 }
@@ -149,7 +92,7 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 	for i := range 200 { // which an engine refuses at once
 		task := fmt.Sprint("no", i)
 		a.Begin("ann", task, y.turn.Now())
-		a.Kept("ann", task, time.Second, 50*time.Millisecond)
+		a.Kept("ann", task, 50*time.Millisecond)
 		a.End("ann", task)
 	}
 	a.End("ann", "t1")
@@ -165,7 +108,7 @@ func (y *yard) serve(a *Agent, n int, kept, prompt time.Duration) {
 		a.Computes(y.turn.Nano(), 1000, prompt, prompt, 10, time.Millisecond)
 		y.pass(kept)
 		a.Computed("ann", task, prompt)
-		a.Kept("ann", task, kept, kept)
+		a.Kept("ann", task, kept)
 		a.End("ann", task)
 	}
 	y.Register(a, *a.Reg()) // it is heard of

@@ -23,7 +23,7 @@ func TestSnapshot(t *testing.T) {
 	c.Service().Computed(time.Second, 2*time.Second)
 	for range 200 {
 		c.Service().Kept(time.Minute)
-		c.Service().Ended(0, time.Minute/2)
+		c.Service().Ended(time.Minute / 2)
 	}
 	a.Begin("ann", "t1", y.turn.Now())
 	b.Begin("bob", "t1", y.turn.Now())

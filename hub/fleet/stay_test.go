@@ -28,7 +28,7 @@ func (s *stand) ends(task string, ttft time.Duration) {
 	if ttft > 0 {
 		s.Computed("c", task, ttft)
 	}
-	s.Kept("c", task, time.Second, s.now.Sub(s.sent[task]))
+	s.Kept("c", task, s.now.Sub(s.sent[task]))
 	s.End("c", task)
 }
 
@@ -108,9 +108,9 @@ func TestAStayIsLearnedOnceNothingOfItIsInHand(t *testing.T) {
 	shows("beside what has long been in hand")
 	x.ends("long", 3*s)
 	want.Kept(9 * s)
-	want.Ended(s, 2*s)
-	want.Ended(s, 5*s)
-	want.Ended(s, 7*s)
+	want.Ended(2 * s)
+	want.Ended(5 * s)
+	want.Ended(7 * s)
 	shows("once all have ended")
 	if len(x.ended) > 0 {
 		t.Errorf("%d stays are yet to be learned", len(x.ended))
@@ -135,11 +135,11 @@ func TestNoStayIsSplitEarlyAsManyEnd(t *testing.T) {
 	}
 	x.ends("stuck", s)
 	want.Kept(x.now.Sub(x.sent["stuck"]))
-	want.Ended(s, 0) // its prompt was computed beside the first
+	want.Ended(0) // its prompt was computed beside the first
 	for i := 1; i < mostEnded; i++ {
-		want.Ended(s, kept(i))
+		want.Ended(kept(i))
 	}
-	want.Ended(s, x.now.Sub(x.sent["stuck"]))
+	want.Ended(x.now.Sub(x.sent["stuck"]))
 	shows("in the end")
 	if len(x.ended) > 0 {
 		t.Errorf("%d stays are yet to be learned", len(x.ended))

@@ -12,10 +12,10 @@ import (
 	"souk/market"
 )
 
-// Service forecasts how long a task keeps a slot by itself, given its own forecast, and how long its prompt
-// is computed, given what the line of the class says, and hears how long others were.
+// Service forecasts how long a task keeps a slot by itself, and how long its prompt is computed, given what
+// the line of the class says, and hears how long others were.
 type Service interface {
-	Of(forecast time.Duration) time.Duration
+	Own() time.Duration
 	PrefillOf(line time.Duration) time.Duration
 	Computed(takes, line time.Duration)
 }
@@ -64,7 +64,7 @@ func (r *Room) Class(x Traits, domains []bus.DomainScore, rated []float64, most 
 
 // keeps forecasts for how long a task with such an estimate keeps slots from others.
 func (c *Class) keeps(e *estimate.Estimate) {
-	e.Service = c.Service.Of(e.Own)
+	e.Service = c.Service.Own()
 	e.Prefill = c.Service.PrefillOf(c.Line.Work(e.Prompt-e.Cached, e.Cached))
 }
 

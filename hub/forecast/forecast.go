@@ -88,7 +88,6 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	if e.First, e.Work, e.Output = c.Line.Idle(f); c.Pools != "" {
 		e.Output = 0
 	}
-	e.Own = e.First + time.Duration(e.Output)*r.ITL(c.Line)
 	c.keeps(&e)
 	e.Cost = c.Cost(e.Prompt, e.Cached, e.Output)
 	if c.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be

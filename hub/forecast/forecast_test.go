@@ -14,7 +14,7 @@ import (
 // service says of every task that it keeps a slot for three seconds.
 type service struct{ _ byte }
 
-func (*service) Of(time.Duration) time.Duration             { return 3 * time.Second }
+func (*service) Own() time.Duration                         { return 3 * time.Second }
 func (*service) PrefillOf(line time.Duration) time.Duration { return line }
 func (*service) Computed(_, _ time.Duration)                {}
 
@@ -207,7 +207,7 @@ func TestASheet(t *testing.T) {
 // counted says of every task that it keeps a slot for as long as it is told.
 type counted struct{ service time.Duration }
 
-func (c *counted) Of(time.Duration) time.Duration             { return c.service }
+func (c *counted) Own() time.Duration                         { return c.service }
 func (c *counted) PrefillOf(line time.Duration) time.Duration { return line / max(1, c.service) }
 func (*counted) Computed(_, _ time.Duration)                  {}
 
