@@ -344,6 +344,12 @@ type together struct {
 	out *gathering
 }
 
+func (t together) WithAttrs(all []slog.Attr) slog.Handler {
+	return together{t.Handler.WithAttrs(all), t.out}
+}
+
+func (t together) WithGroup(name string) slog.Handler { return together{t.Handler.WithGroup(name), t.out} }
+
 // Together writes what f logs once f has returned.
 func (t together) Together(f func()) {
 	t.out.hold(true)
