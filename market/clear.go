@@ -36,6 +36,7 @@ func (l *layout) of(r *Round) {
 	off := append(l.off[:0], 0)
 	size := max(cap(l.seat), len(r.Edges))
 	at, weight, edge := full(l.seat, size), full(l.weight, size), full(l.edge, size)
+	firsts, seconds, delays := l.first, l.second, l.delay
 	n, task, within, second := 0, -1, time.Duration(0), Credits(0)
 	for i := range r.Edges {
 		e := &r.Edges[i]
@@ -49,11 +50,11 @@ func (l *layout) of(r *Round) {
 		if gross < 0 {
 			continue
 		}
-		if l.second[e.Agent] != second {
+		if seconds[e.Agent] != second {
 			l.delays(r, e.Agent, second)
 		}
-		first, end := l.first[e.Agent], l.first[e.Agent+1]
-		delay := l.delay[first:end]
+		first := firsts[e.Agent]
+		delay := delays[first:firsts[e.Agent+1]]
 		if more := n + len(delay); more > len(at) {
 			more += more / 2
 			at, weight, edge = full(at, more), full(weight, more), full(edge, more)

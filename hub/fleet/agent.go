@@ -22,19 +22,19 @@ type Agent struct {
 	drains     bool  // by the last of both
 	silentFrom int64 // by Turn.Nano: when its last summary is too old
 	avoidUntil int64 // by Turn.Nano: before then it gets no tasks
-	sold       int   // of its slots, counted in Room.slots
-	seller     market.Seller
-	stuck      int // of its slots, by the agent's count where it was higher than the hub's own for a while
-	id         string
-	service    *Service // of its class
-	pace       Pace
-	runs       []Run // in the order of their rounds: the hub's own count is the load
-	reg        bus.Registration
+	sold       int   // of its slots, counted in Room.slots: those of its registration while it is joined
+	stuck      int   // of its slots, by the agent's count where it was higher than the hub's own for a while
+	// for which its tasks kept a slot by themselves, of that for prompts: means
+	own, prefill time.Duration
+	runs         []Run // in the order of their rounds: the hub's own count is the load
+	id           string
+	service      *Service // of its class
+	seller       market.Seller
+	pace         Pace
+	reg          bus.Registration
 
 	ended []Run // of which is learned what was their own once what ran beside them has ended
 	queue Queue // of the prompts of these
-
-	own, prefill time.Duration // for which its tasks kept a slot by themselves, of that for prompts: means
 
 	seq  uint64
 	said time.Time // when its last summary came; zero: none has since it joined
@@ -107,11 +107,11 @@ func (a *Agent) Idle() int {
 // slots returns how many tasks the agent can have: where prompts take all of its engine's time before these
 // are taken, as many as keep it busy with them, and some. More would wait there, first come, first served.
 func (a *Agent) slots() (most int, prefillBound bool) {
-	busy := a.reg.Slots
+	busy := a.sold
 	if a.prefill > 0 { // two more leave it time to spare, six too many wait in it
 		busy = 4 + int((a.own+a.prefill-1)/a.prefill)
 	}
-	return min(busy, a.reg.Slots), busy < a.reg.Slots
+	return min(busy, a.sold), busy < a.sold
 }
 
 // Usual returns how long a task keeps what is short at the agent on average, from itself and from others.

@@ -41,7 +41,7 @@ func (a *Agent) Backlog(now int64) estimate.Delay {
 }
 
 // Besides counts the tasks beside one that comes, had the agent computed all prompts that it has in hand.
-func (a *Agent) Besides() int { return min(a.Running(), max(0, a.reg.Slots-1)) }
+func (a *Agent) Besides() int { return min(a.Running(), max(0, a.sold-1)) }
 
 // Nearly is a time with an eighth of itself rounded up, or half a millisecond.
 func Nearly(d time.Duration) time.Duration {

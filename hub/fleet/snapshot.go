@@ -27,7 +27,9 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64, show
 			e.ID, e.Class, e.Running = market.AgentID(a.id), s.place-1, a.Running()
 			e.Slots, e.PrefillBound = a.slots()
 			e.Free = max(0, e.Slots-e.Running)
-			e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
+			if e.Running > 0 {
+				e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
+			}
 			show(kept)
 		}
 		for _, t := range a.runs {

@@ -126,8 +126,8 @@ func (r *Room) Recount(a *Agent, p *bus.Prompt) {
 
 // Of is the class of an agent.
 func (r *Room) Of(a *Agent) *Class {
-	if a.class != nil && a.class.Line.Stands(a.fits) {
-		return a.class
+	if c := a.class; c != nil && c.Line.Fits() == a.fits {
+		return c
 	}
 	return r.find(a)
 }

@@ -181,11 +181,13 @@ func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, 
 	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
 	for _, a := range r.agents {
 		c, depth := r.Of(a), r.depths[a.Place]
-		if depth == 0 && !alone && a.Joined() {
-			if slices.Contains(told, c) {
+		if depth == 0 && !alone {
+			if slices.Contains(told, c) { // one that has left keeps nothing from anywhere
 				continue
 			}
-			told = append(told[:min(len(told), cap(told)-1)], c)
+			if a.Joined() {
+				told = append(told[:min(len(told), cap(told)-1)], c)
+			}
 		}
 		held := a.expect(c, t.Prompt, depth)
 		if may(t.obstacle(a, c), c.Context, held.Tokens+t.Carried) && show != nil {

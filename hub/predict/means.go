@@ -209,9 +209,6 @@ func (m *Means) Line() Line {
 // Fits is [Means.Fits] of the agents that are forecast so.
 func (l Line) Fits() uint64 { return l.class.Fits }
 
-// Stands reports whether an agent that had so many Fits when it was asked for is still forecast by it.
-func (l Line) Stands(fits uint64) bool { return l.class != nil && l.class.Fits == fits }
-
 // Tokens expects how many tokens there are in a prompt that the door estimated at so many.
 func (l Line) Tokens(estimate int) int { return l.class.prompt(estimate) }
 

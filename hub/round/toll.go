@@ -39,14 +39,21 @@ func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates, refused []refu
 	for i := range from.Agents {
 		a := &from.Agents[i]
 		t.slots = append(t.slots, slot{})
-		s, c := &t.slots[i], &from.Classes[a.Class]
-		s.second, s.bound = known[a.ID].PriceAt(at), a.PrefillBound
-		if s.service = market.WholeService(c.Own); s.bound {
-			s.service = market.WholeService(c.Prefill)
+		s := &t.slots[i]
+		if s.bound = a.PrefillBound; len(known) > 0 {
+			s.second = known[a.ID].PriceAt(at)
 		}
-		s.running = max(0, min(a.Running, market.MaxSlots))
-		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
-			t.least, t.common = i, c
+		if i > 0 && a.Class == from.Agents[i-1].Class && s.bound == t.slots[i-1].bound {
+			s.service = t.slots[i-1].service
+		} else if c := &from.Classes[a.Class]; s.bound {
+			s.service = market.WholeService(c.Prefill)
+		} else {
+			s.service = market.WholeService(c.Own)
+		}
+		if s.running = max(0, min(a.Running, market.MaxSlots)); s.running > 0 {
+			if c := market.PerSecond(s.second, s.service); t.least < 0 || c < t.common {
+				t.least, t.common = i, c
+			}
 		}
 	}
 	if t.refused = t.refused[:0:0]; t.common == 0 {
