@@ -42,8 +42,8 @@ func (c *Candidate) Awaited() int64 { return c.awaited.Load() }
 // evictAgain is the pause before a registry is asked again that did not answer.
 const evictAgain = 200 * time.Millisecond
 
-// giveWay is how long a possible copy leaves an ended leadership alone: the original, started again, has it
-// by then.
+// giveWay is how long one that stands by on another journal, or on what may be a copy, leaves an ended
+// leadership alone: who led, started again on the journal that knows its tasks, has it by then.
 const giveWay = 500 * time.Millisecond
 
 // Elect wins the election. A leadership of an earlier life is ended, where that life is proven to have ended,
@@ -81,7 +81,7 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 				"lease ends by itself", "within", c.TTL, "why", why, "led_by", h.String(), "epoch", epoch)
 			c.awaited.Add(1)
 		}
-		if own := holderOf(c.Value); why == "" || !c.Moved() || h.Journal != own.Journal {
+		if own := holderOf(c.Value); why == "" || h.Journal == own.Journal && !c.Moved() {
 			break
 		}
 		c.awaitGone(ctx)

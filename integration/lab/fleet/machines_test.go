@@ -3,10 +3,12 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +40,19 @@ type machines struct {
 	n, served atomic.Int64
 	mu        sync.Mutex
 	again     map[string]int // requests that were asked again, by why
-	failed    []string       // what clients saw, beyond what their library repeats
+	failed    []failure      // what clients saw, beyond what their library repeats
+}
+
+// failure is a request that failed for good.
+type failure struct {
+	began, ended time.Time
+	stream       bool
+	at           string // address of the gateway that was asked last
+	err          error
+}
+
+func (f failure) String() string {
+	return fmt.Sprintf("asked %s at %s, stream=%v: %v", f.at, f.began.UTC().Format("04:05.000"), f.stream, f.err)
 }
 
 func newMachines(t *testing.T, ctx context.Context) *machines {
@@ -154,15 +168,17 @@ func (m *machines) crowd(clients int) (stop func()) {
 				n := m.n.Add(1)
 				body := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":"What is a souk? %d"}],`+
 					`"max_tokens":%d,"stream":%v}`, n, 20+n%40, i%2 == 0)
-				err := stock(m.ctx, m.http, "http://souk", m.key, body, func(said string) {
+				f := failure{began: time.Now(), stream: i%2 == 0}
+				ctx := httptrace.WithClientTrace(m.ctx, &httptrace.ClientTrace{
+					GotConn: func(c httptrace.GotConnInfo) { f.at = c.Conn.RemoteAddr().String() }})
+				f.err = stock(ctx, m.http, "http://souk", m.key, body, func(said string) {
 					m.mu.Lock()
 					defer m.mu.Unlock()
 					m.again[why(said)]++
 				})
-				if err != nil {
+				if f.ended = time.Now(); f.err != nil {
 					m.mu.Lock()
-					m.failed = append(m.failed, fmt.Sprintf("%v stream=%v: %v",
-						time.Now().UTC().Format("04:05.000"), i%2 == 0, err))
+					m.failed = append(m.failed, f)
 					m.mu.Unlock()
 				} else {
 					m.served.Add(1)
@@ -195,7 +211,7 @@ func (m *machines) more(want int64) {
 }
 
 // count tells what happened since the last one, and returns what failed.
-func (m *machines) count(what string, since time.Time, served int64) (failed []string) {
+func (m *machines) count(what string, since time.Time, served int64) (failed []failure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.t.Logf("%-36s %5.1f s, %5d served, %d failed, asked again: %v", what, time.Since(since).Seconds(),
@@ -237,10 +253,27 @@ func (m *machines) end() {
 	m.t.Log(m.run("machine.sh", "1", "ledger", "check", "--verbose", "souk-data-1", "souk-data-2"))
 }
 
-// The market of deploy/cluster3 loses each of its parts under load, one after another, and each comes back.
-// No client of OpenAI's own library sees an error, but who reads a stream of the very gateway that is killed,
-// and whose task was at the hub that is killed: whether that will be served and paid nobody knows until it is
-// back.
+// excused reports whether nobody could have helped it that a request failed: its stream had begun at the
+// very gateway that was killed, or it was at a hub when that was killed, whose machine stayed away, and with
+// it the journal: nobody else knows whether an agent serves it, and the gateway asked for some seconds more.
+func (m *machines) excused(f failure, lost map[string][2]time.Time) bool {
+	for name, killed := range lost {
+		if f.began.After(killed[1]) || f.ended.Before(killed[0]) {
+			continue
+		}
+		_, begun := errors.AsType[cut](f.err)
+		at, gateway := strings.CutPrefix(name, "gateway-")
+		if gateway && begun && f.at == m.hosts[at[0]-'1']+":8080" || strings.HasPrefix(name, "hub-") &&
+			why(errors.Unwrap(f.err).Error()) == string(bus.CodeUnknown) {
+			return true
+		}
+	}
+	return false
+}
+
+// The market of deploy/cluster3 loses each of its parts under load, one after another, and each comes back: a
+// hub at once, as a service does that is started again, and once its other has led for a while. No client of
+// OpenAI's own library sees an error but those that nobody could have helped.
 func TestThreeMachines(t *testing.T) {
 	whole(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -250,30 +283,35 @@ func TestThreeMachines(t *testing.T) {
 	stop := m.crowd(12)
 	m.more(100)
 	parts := []string{"infra-1", "infra-2", "infra-3", "classifier-1", "classifier-2", "agentd-1", "engine-2",
-		"treasury-1", "hub-1", "hub-2", "gateway-1", "gateway-2"}
+		"treasury-1", "hub-1 at once", "hub-1 at once", "hub-1", "hub-2", "gateway-1", "gateway-2"}
 	if only := os.Getenv("SOUK_PARTS"); only != "" { // to look into one
 		parts = strings.Split(only, ",")
 	}
-	for _, name := range parts {
+	lost := map[string][2]time.Time{} // between which times it was killed
+	for _, what := range parts {
+		name, atOnce := strings.CutSuffix(what, " at once")
 		since, served := time.Now(), m.served.Load()
 		must(t, m.parts[name].Kill())
-		if away := int64(100); name != "treasury-1" {
-			m.more(away)
-		} else {
+		if delete(lost, name); !atOnce {
+			lost[name] = [2]time.Time{since, time.Now()}
+		}
+		switch away := int64(100); {
+		case atOnce:
+		case name == "treasury-1":
 			m.more(away / 5) // by what the hub was granted, which is little of a client who has just come
+		default:
+			m.more(away)
 		}
 		must(t, m.parts[name].Start())
 		if !strings.HasPrefix(name, "hub") { // which stands by then
 			m.ready(name)
 		}
 		m.more(100)
-		for _, f := range m.count(name+" killed, and started again", since, served) {
-			switch {
-			case strings.HasPrefix(name, "gateway") && strings.Contains(f, "stream=true"),
-				strings.HasPrefix(name, "hub") && strings.Contains(f, `"code":"unknown"`):
-				t.Logf("%s: %s", name, f)
-			default:
-				t.Errorf("%s: %s", name, f)
+		for _, f := range m.count(what+" killed, and started again", since, served) {
+			if m.excused(f, lost) {
+				t.Logf("%s: %s", what, f)
+			} else {
+				t.Errorf("%s: %s", what, f)
 			}
 		}
 	}

@@ -71,6 +71,9 @@ func stock(ctx context.Context, by *http.Client, url, key, body string, refused 
 	}
 }
 
+// cut is the error of an answer that breaks off after its status has come: nobody can ask for the rest.
+type cut struct{ error }
+
 // once asks once. An error has what was said; again: openai-python would ask again, after wait where that is
 // not 0.
 func once(ctx context.Context, by *http.Client, url, key, body string) (wait time.Duration, again bool,
@@ -89,11 +92,13 @@ func once(ctx context.Context, by *http.Client, url, key, body string) (wait tim
 	said, err := io.ReadAll(a.Body)
 	stream := strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream")
 	switch {
+	case err != nil && stream:
+		return 0, false, cut{err}
 	case err != nil:
-		return 0, !stream, err // a whole answer is read before the caller has it
+		return 0, true, err // a whole answer is read before the caller has it
 	case a.StatusCode == 200 && bytes.Contains(said, []byte(`"error"`)),
 		a.StatusCode == 200 && stream && !bytes.Contains(said, []byte("[DONE]")):
-		return 0, false, fmt.Errorf("an answer breaks off: %s", said[max(0, len(said)-300):])
+		return 0, false, cut{fmt.Errorf("an answer breaks off: %s", said[max(0, len(said)-300):])}
 	case a.StatusCode == 200:
 		return 0, false, nil
 	}
