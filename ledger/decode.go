@@ -91,7 +91,8 @@ func (d *decoder) body(r *Record, lazy *raw) {
 	if legs := d.Count(2); legs > 0 && d.Fault == "" {
 		r.Legs = d.legs(legs)
 		for i := range r.Legs {
-			r.Legs[i] = Leg{d.Name(), d.Credits()}
+			d.Again(&r.Legs[i].Account)
+			r.Legs[i].Amount = d.Credits()
 		}
 	}
 	d.part(r, lazy)
@@ -121,7 +122,9 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		d.hold(r.Hold)
 	case KindCapture:
 		c := d.newCapture()
-		*c = Capture{Hold: d.Text(), Outcome: d.Name(), Finish: d.Name()}
+		c.Hold, c.Claim, c.Said = d.Text(), nil, nil
+		d.Again(&c.Outcome)
+		d.Again(&c.Finish)
 		var n [5]int64
 		d.Varints(n[:])
 		c.Cost, c.TTFTUS = market.Credits(n[0]), n[4]
@@ -218,9 +221,14 @@ func (d *decoder) epoch(r *Record) {
 	}
 }
 
+// hold reads into a hold that may have been another.
 func (d *decoder) hold(h *Hold) {
-	h.Client, h.Task, h.Agent, h.Model, h.Kind, h.Settle = d.Name(), d.Text(), d.Name(), d.Name(), d.Name(),
-		d.Name()
+	d.Again(&h.Client)
+	h.Task = d.Text()
+	d.Again(&h.Agent)
+	d.Again(&h.Model)
+	d.Again(&h.Kind)
+	d.Again(&h.Settle)
 	h.Attempt = d.Int()
 	h.Round = d.Uvarint()
 	var n [14]int64
@@ -232,8 +240,12 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = int(n[8]), int(n[9]), int(n[10]), int(n[11])
 	h.Expires, h.Boot = n[12], n[13]
 	d.Fill(h.Digest[:])
-	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.Name(), d.Text(), d.Int()
-	h.Request, h.Key, h.Tags = d.Text(), d.Name(), d.Text()
+	h.Tariff = d.Credits()
+	d.Again(&h.Reader)
+	h.Token, h.Asserted = d.Text(), d.Int()
+	h.Request = d.Text()
+	d.Again(&h.Key)
+	h.Tags = d.Text()
 }
 
 // heads appends what a book needs of rounds' and outcomes' canonical bytes, without decoding them.

@@ -53,7 +53,8 @@ func (m *memory) add(e ended) {
 }
 
 // undo takes one change back: of an account, of a hold's beginning (opened) or end (hold), or any other. A
-// record that is refused has changed nothing, so an audit, which takes no frame back, has none of the former.
+// record that is refused has changed no account and no hold, so an audit, which takes no frame back, has no
+// undo of these.
 type undo struct {
 	account *market.Credits
 	old     market.Credits

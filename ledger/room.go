@@ -17,10 +17,13 @@ func (m *room) begin() []Record {
 	return m.records[:0]
 }
 
-// again is one more of a list that is used again.
+// again is one more of a list that is used again: it may be what it was.
 func again[T any](list *[]T) *T {
-	var none T
-	*list = append(*list, none)
+	if at := len(*list); at < cap(*list) {
+		*list = (*list)[:at+1]
+	} else {
+		*list = append(*list, *new(T))
+	}
 	return &(*list)[len(*list)-1]
 }
 
@@ -44,7 +47,6 @@ func (d *decoder) newHold() *Hold {
 	}
 	last := len(d.room.holds) - 1
 	h := d.room.holds[last]
-	*h = Hold{}
 	d.room.holds = d.room.holds[:last]
 	return h
 }

@@ -81,6 +81,13 @@ func (d *Decoder) Text() string { return d.Strings.Text(d.Sized()) }
 
 func (d *Decoder) Name() string { return d.Strings.Name(d.Sized()) }
 
+// Again reads a name into a string that probably is that already, from the last time.
+func (d *Decoder) Again(s *string) {
+	if b := d.Sized(); *s != string(b) {
+		*s = d.Strings.Name(b)
+	}
+}
+
 // Uvarint reads an integer.
 func (d *Decoder) Uvarint() uint64 {
 	if d.At < len(d.Data) && d.Data[d.At] < 0x80 { // most are one byte
@@ -163,6 +170,10 @@ func (d *Decoder) Credits() Credits { return Credits(d.Varint()) }
 // Count reads the number of items that follow, of at least least bytes each. A count that the data cannot
 // hold is a fault, so a hostile one cannot make us allocate more than a small multiple of the data.
 func (d *Decoder) Count(least int) int {
+	if d.At < len(d.Data) && d.Data[d.At] == 0 { // as most lists are
+		d.At++
+		return 0
+	}
 	n, left := d.Uvarint(), uint64(len(d.Data)-d.At)
 	if d.Fault == "" && (n > left || n*uint64(least) > left) { // a division would take longer than all else
 		d.Fail("a list longer than what is left")

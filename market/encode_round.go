@@ -161,7 +161,9 @@ func (r *Round) Decode(data []byte, s *Strings) error {
 		t.Second, t.Turn, t.Within = Credits(more[0]), int(more[1]), time.Duration(more[2])
 	})
 	r.Agents = decodeList(d, r.Agents, 2, func(a *Supply) {
-		a.Agent = AgentID(d.Name())
+		if id := d.Sized(); string(a.Agent) != string(id) { // it may be that already, from the last time
+			a.Agent = AgentID(d.Strings.Name(id))
+		}
 		a.Seats = decodeList(d, a.Seats, 2, func(s *Seat) {
 			slots := d.Varint()
 			*s = Seat{Slots: int(slots >> 1), Later: slots&1 != 0, In: time.Duration(d.Varint())}

@@ -56,11 +56,18 @@ func (c *Strings) Text(b []byte) string {
 func Mixed[T string | []byte](s T) uint64 {
 	n := len(s)
 	x := uint64(n)
-	if n < 8 {
+	four := func(at int) uint64 {
+		b := s[at : at+4]
+		return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24
+	}
+	switch {
+	case n < 4:
 		for i := range n {
 			x = x<<8 ^ uint64(s[i])
 		}
 		return x * mixer >> 40
+	case n < 8:
+		return (x ^ four(0)*3 ^ four(n-4)<<32) * mixer >> 40
 	}
 	eight := func(at int) uint64 {
 		b := s[at : at+8]
