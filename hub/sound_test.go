@@ -105,9 +105,21 @@ func (n *Node) PrintAtStart(leaveOut []reflect.Type) uint64 {
 	return printOf(reflect.ValueOf(n.AtStart()), leaveOut...)
 }
 
+// Open returns the agents that take tasks now.
+func (n *Node) Open() (all []string) {
+	for _, a := range n.fleet.All() {
+		if a.Open(n.turn.Nano()) {
+			all = append(all, a.ID())
+		}
+	}
+	return all
+}
+
 // Gains is the most that a task which came then is worth now beyond its cost, and that cost, at any agent
-// that takes tasks and may serve it in time; less than 0 where there is none. It changes nothing.
-func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
+// that takes tasks and may serve it in time; less than 0 where there is none. price is what so much of a slot
+// there costs beside. It changes nothing.
+func (n *Node) Gains(m bus.Task, came time.Time,
+	price func(agent string, keeps time.Duration) market.Credits) (best, cost market.Credits) {
 	best = -market.MaxCredits
 	n.meeting.Aside(n.turn.Now(), func(own *meeting.Room, now time.Time) {
 		t := &task{Request: admission.New(m.Client, m.ID, m.Content(), 0),
@@ -127,7 +139,8 @@ func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
 				continue
 			}
 			value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
-			if x := value - e.Cost - n.cfg.Fee; x > best {
+			keeps := max(e.Service, e.Prefill) + time.Duration(len(a.Runs()))*e.Prefill
+			if x := value - e.Cost - n.cfg.Fee - price(a.ID(), keeps); x > best {
 				best, cost = x, e.Cost+n.cfg.Fee
 			}
 		}

@@ -48,6 +48,8 @@ type storm struct {
 	events    int                    // since promises were checked
 	awards    int                    // seen
 	worthless int                    // tasks that were told that they are, likewise
+	outpriced int                    // or that others would have had more
+	rates     []slotRates            // of late, oldest first
 	full      bool                   // of the journal's disk
 	rule      tariff.Rule            // as it was last set
 	recovered map[string]bool        // holds that an earlier Node dispatched
@@ -542,6 +544,7 @@ func (s *storm) check() {
 	if err := s.n.Sound(); err != nil {
 		s.t.Fatal(err)
 	}
+	s.note()
 	s.events = 0
 }
 
@@ -558,26 +561,76 @@ func (s *storm) fair(r *market.Round, o *market.Outcome) {
 	}
 }
 
-// justly judges a refusal for want of worth: at no agent would the task have been worth more than it costs. A
-// client that has too little money is offered less than its terms say. Where several things happened at once
-// agents may have come since.
+// justly judges a refusal for want of worth: at no agent would the task have been worth more than it costs;
+// or, where others would have had more of a slot, than that and what journals say slots cost others, whenever
+// something happened in the last two seconds. A client that has too little money is offered less than its
+// terms say. Where several things happened at once agents may have come since.
 func (s *storm) justly(r *bus.Result) {
 	s.t.Helper()
 	i := slices.IndexFunc(s.all, func(m *bus.Task) bool { return m.Client == r.Client && m.ID == r.Task })
 	_, held := s.last[r.Client+"/"+r.Task] // then not every agent may serve it
-	outpriced := strings.Contains(r.Message, "others would have had more")
-	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || held || i < 0 || s.events != 1 || outpriced {
+	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || held || i < 0 || s.events != 1 {
 		return
 	}
 	m := s.all[i]
 	if m.Terms.Worth == nil || *m.Terms.Worth == 0 {
 		return
 	}
-	s.worthless++
-	// how long its answer is expected to be was asked up to a second before
-	if gains, cost := s.n.Gains(*m, s.came[r.Client+"/"+r.Task]); gains > cost/2 {
-		s.t.Fatalf("task %s is told %q, and would be worth %v more than it costs", r.Task, r.Message, gains)
+	free := func(string, time.Duration) market.Credits { return 0 }
+	prices, came := []func(string, time.Duration) market.Credits{free}, s.came[r.Client+"/"+r.Task]
+	within := market.Credits(2) // of what it costs: how long its answer is expected to be was asked before
+	if s.worthless++; strings.Contains(r.Message, "others would have had more") {
+		if s.worthless, s.outpriced = s.worthless-1, s.outpriced+1; s.now.Sub(came) < outpricedFor {
+			s.t.Fatalf("task %s is told %q, and came %v ago", r.Task, r.Message, s.now.Sub(came))
+		}
+		prices, within = s.slotPrices(m.Client), 50
 	}
+	for _, price := range prices {
+		if gains, cost := s.n.Gains(*m, came, price); gains > cost/within {
+			s.t.Fatalf("task %s is told %q, and would be worth %v more than it costs", r.Task, r.Message, gains)
+		}
+	}
+}
+
+// outpricedFor is the time for which a slot costs more than a task is worth until its client is told.
+const outpricedFor = 2 * time.Second
+
+// slotRates are the prices of slots by the journal after an event, of the agents that took tasks then.
+type slotRates struct {
+	at    time.Time
+	rates map[string]market.Rate
+}
+
+// note notes what slots cost now.
+func (s *storm) note() {
+	now := slotRates{s.now, map[string]market.Rate{}}
+	for _, id := range s.n.Open() {
+		now.rates[id] = s.replica.Rates().Of(market.AgentID(id), s.now.UnixMilli())
+	}
+	s.rates = slices.DeleteFunc(s.rates, func(r slotRates) bool { return s.now.Sub(r.at) > 2*outpricedFor })
+	s.rates = append(s.rates, now)
+}
+
+// slotPrices returns, of each moment of the last two seconds just before something happened, what slots cost
+// others than a client. An agent that took no tasks then had none.
+func (s *storm) slotPrices(client string) (all []func(string, time.Duration) market.Credits) {
+	for i, r := range s.rates {
+		until := s.now
+		if i+1 < len(s.rates) {
+			until = s.rates[i+1].at
+		}
+		if s.now.Sub(until) > outpricedFor {
+			continue
+		}
+		all = append(all, func(agent string, keeps time.Duration) market.Credits {
+			rate, open := r.rates[agent]
+			if !open {
+				return market.MaxCredits / 4
+			}
+			return market.PerSecond(rate.Without(until.UnixMilli(), client), keeps)
+		})
+	}
+	return all
 }
 
 // heal brings everything back and lets time pass until nothing can be left.
@@ -669,6 +722,63 @@ func TestStorm(t *testing.T) {
 	}
 	if awards < 20*storms || worthless == 0 {
 		t.Errorf("%d awards, and %d tasks that were not worth it: the test sees little", awards, worthless)
+	}
+}
+
+// In a crowd that wants more than there is, and of which each values it otherwise, those are told that others
+// would have more to whom no agent was worth its price for two seconds, and nobody else.
+func TestWhoIsOutpriced(t *testing.T) {
+	outpriced := 0
+	for range 4 {
+		seed := rand.Uint64() | 1 // with room for many
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := newStorm(t, seed, false)
+			s.must(s.n.Configure(s.now, &bus.MarketConfig{Domain: "math", Pricing: market.PricingVCG,
+				Ceiling: new(market.Credits(100_000))}))
+			for range 1500 {
+				s.crowd()
+				s.events = 1
+				s.run()
+				s.check()
+			}
+			outpriced += s.outpriced
+		})
+	}
+	if outpriced == 0 {
+		t.Error("nobody was outpriced: the test sees nothing")
+	}
+}
+
+// crowd lets one thing happen that honest agents and callers with patience do.
+func (s *storm) crowd() {
+	switch k := s.r.IntN(10); {
+	case s.boots["a-1"] == 0:
+		s.register("a-1", 1)
+	case k < 4:
+		m := s.task()
+		m.Client, m.Model, m.MaxTokens, m.DeadlineMS = "some", "", 50, 0
+		m.Prompt = bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100}
+		worth := market.Credits(1+s.r.IntN(8)) * market.Credit / 100
+		if s.r.IntN(3) == 0 {
+			m.Client, worth = "rich", worth/16
+		}
+		m.Terms = bus.Terms{Worth: &worth, PatienceMS: new(int64(600_000))}
+		s.send(m)
+	case k < 6 && len(s.dispatched) > 0:
+		d := s.dispatched[0]
+		s.dispatched = s.dispatched[1:]
+		s.give(&bus.DispatchReply{Agent: "a-1", Boot: 1, Hold: d.Hold})
+		s.handed = append(s.handed, d)
+	case k < 9 && len(s.handed) > 0:
+		d := s.handed[0]
+		s.handed = s.handed[1:]
+		s.give(completion("a-1", d, market.Usage{Prompt: d.Task.Prompt.Tokens, Output: 50}))
+	default:
+		s.seqs["a-1"]++
+		s.give(&bus.Summary{Agent: "a-1", Boot: 1, Seq: s.seqs["a-1"], State: bus.StateReady, Slots: 2,
+			InFlight: len(s.handed), Price: s.house.agents["a-1"].Price})
+		s.now = s.now.Add(time.Duration(s.r.ExpFloat64() * float64(200*time.Millisecond)))
+		s.n.Tick(s.now)
 	}
 }
 
