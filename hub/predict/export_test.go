@@ -13,6 +13,6 @@ func (m *Means) OwnITL() time.Duration {
 // LatestFirst returns the time by which 999 in 1000 first tokens with such a forecast have come, once two
 // hundred of about that size were seen.
 func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
-	_, most, seen := m.seenRanges().group(ms(forecast)).most()
+	_, most, seen := m.seenRanges().most()
 	return span(forecast.Seconds() * max(1, most)), seen >= ratiosOf
 }

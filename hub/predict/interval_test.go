@@ -68,11 +68,9 @@ func TestALiarWidensNoInterval(t *testing.T) {
 				}
 			})
 			far := 0
-			for i := range all[0].class.Spread.Groups {
-				for _, r := range all[0].class.Spread.Groups[i].Ring {
-					if r > unsure || r < 1.0/unsure {
-						far++
-					}
+			for _, r := range all[0].class.Spread.Ring {
+				if r > unsure || r < 1.0/unsure {
+					far++
 				}
 			}
 			if far > mostDoubts {
@@ -139,21 +137,15 @@ func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
 	f, o := e.task()
 	o.Said = all[0].Forecast(f)
 	o.TTFT = o.Said.TTFT
-	level := func() (sum float64) {
-		for i := range spread.Groups {
-			sum += spread.Groups[i].Level
-		}
-		return sum
-	}
-	before := level()
+	before := spread.Level
 	all[0].Learn(f, o)
-	if within := level(); within <= before {
+	if within := spread.Level; within <= before {
 		t.Errorf("an answer came as was forecast, and the level went from %v to %v", before, within)
 	}
-	before = level()
+	before = spread.Level
 	o.Said.Low, o.Said.High = o.Said.TTFT+time.Millisecond, o.Said.TTFT+2*time.Millisecond
 	all[0].Learn(f, o)
-	if beyond := level(); beyond >= before {
+	if beyond := spread.Level; beyond >= before {
 		t.Errorf("an answer came sooner than was said, and the level went from %v to %v", before, beyond)
 	}
 }
@@ -165,11 +157,9 @@ func TestFarAnswersCountInTheEnd(t *testing.T) {
 	_, all := fleet(3)
 	e.serve(all, 300, nil)
 	count := func() (n int) {
-		for i := range all[0].class.Spread.Groups {
-			for _, r := range all[0].class.Spread.Groups[i].Ring {
-				if r > 3 {
-					n++
-				}
+		for _, r := range all[0].class.Spread.Ring {
+			if r > 3 {
+				n++
 			}
 		}
 		return n
@@ -196,12 +186,12 @@ func TestFarAnswersCountInTheEnd(t *testing.T) {
 	}
 }
 
-// Where answers of one group come beyond what was said more often than shall be, the intervals of all groups
-// are wider at once: when engines turn to be otherwise all forecasts are off together.
-func TestOneGroupWidensAll(t *testing.T) {
+// Where answers of one size come beyond what was said more often than shall be, the interval is wider at
+// once: when engines turn to be otherwise all forecasts are off together.
+func TestATurnWidensAtOnce(t *testing.T) {
 	var s spread
 	answer := func(forecast, times float64) {
-		least, top, known := s.within(forecast)
+		least, top, known := s.within()
 		a := said{Observed: times * forecast, Forecast: forecast}
 		if known {
 			a.Low, a.High = least*forecast, top*forecast
@@ -216,14 +206,14 @@ func TestOneGroupWidensAll(t *testing.T) {
 			u := (float64(turn*37%200)+0.5)/200 - 0.5
 			answer(10*math.Pow(100, part), 1+4*u*u*u) // half as much to half as much again
 		}
-		return s.Groups[0].Top - s.Groups[0].Least
+		return s.Top - s.Least
 	}
 	before := usual(6000)
 	for i := range 40 {
 		answer(1000, 3+float64(i)) // each beyond all before
 	}
-	if after := s.Groups[0].Top - s.Groups[0].Least; after < 1.1*before {
-		t.Errorf("after forty answers of another group beyond what was said, the width is %.3f, was %.3f", after, before)
+	if after := s.Top - s.Least; after < 1.1*before {
+		t.Errorf("after forty beyond what was said the width is %.3f, was %.3f", after, before)
 	}
 	if again := usual(1000); again > 1.1*before {
 		t.Errorf("after a thousand that came as ever the width is %.3f, was %.3f before", again, before)

@@ -28,7 +28,7 @@ type Means struct {
 	Own     line    // the class's, drawn to what was seen of the agent before it was tried
 	Slowest float64 // seconds
 
-	Pace   ratios // of its times between tokens by what was forecast
+	Pace   spread // of its times between tokens by what was forecast
 	Drift  drift
 	Anchor line    // what it is drawn to while it has moved
 	Apart  *spread // where it differs from its class, of its own forecasts
@@ -119,9 +119,9 @@ func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay
 
 // around is within what an answer is expected that is forecast so.
 func (m *Means) around(to *Forecast) {
-	least, top, known := m.seenRanges().within(ms(to.TTFT))
+	least, top, known := m.seenRanges().within()
 	if !known {
-		least, top, known = m.class.Spread.within(ms(to.TTFT))
+		least, top, known = m.class.Spread.within()
 	}
 	if to.wide = !known; m.Drift.Fresh > 0 {
 		least, top, to.wide = max(0, 2*least-1), 2*top-1, true
@@ -275,7 +275,7 @@ func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
 // Watch returns the time by which 999 in 1000 first tokens with such a forecast have come, as far as that is
 // known: later while few were seen.
 func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
-	_, times, seen := m.seenRanges().group(ms(forecast)).most()
+	_, times, seen := m.seenRanges().most()
 	if m.Drift.Fresh > 0 {
 		times *= 2
 	}
@@ -284,14 +284,8 @@ func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
 
 // Half returns the time within which half of the first tokens with such a forecast come, if that is known.
 func (m *Means) Half(forecast time.Duration) time.Duration {
-	g := m.seenRanges().group(ms(forecast))
-	if g.middle == 0 {
-		g = m.class.Spread.group(ms(forecast))
-	}
-	if g.middle == 0 {
-		return forecast
-	}
-	return span(forecast.Seconds() * g.middle)
+	middle := cmp.Or(m.seenRanges().middle, m.class.Spread.middle, 1)
+	return span(forecast.Seconds() * middle)
 }
 
 // Ranges tells whether answers of agents are held against the same: then Half says the same of one forecast.

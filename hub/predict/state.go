@@ -165,14 +165,8 @@ func (l *Learned) class(s *savedClass) error {
 }
 
 func (s *spread) restore() {
-	for i := range s.Groups {
-		s.Groups[i].restore()
-	}
-}
-
-func (g *ratios) restore() {
-	g.sorted = slices.Sorted(slices.Values(g.Ring))
-	g.half()
+	s.sorted = slices.Sorted(slices.Values(s.Ring))
+	s.half()
 }
 
 func (o *Outputs) restore(s *Saved) error {
