@@ -62,7 +62,9 @@ type tieKeys struct {
 	r          *Round
 	prefer     preference
 	seats      []seat
-	task, seat [][2]uint64
+	seed       [32]byte
+	buf        []byte
+	task, seat [][2]uint64 // each made once it is asked for; 0, 0 before that
 }
 
 // canonicals is the memory of rounds that are written to be hashed alone.
@@ -74,21 +76,8 @@ func (r *Round) tieKeys(seats []seat) tieKeys {
 	*written = drawn.AppendCanonical(append((*written)[:0], "souk tie-break 1\n"...))
 	seed := sha256.Sum256(*written)
 	canonicals.Put(written)
-	buf := make([]byte, 0, len(seed)+3+MaxID)
-	key := func(kind byte, id string, seat int) [2]uint64 {
-		buf = append(append(buf[:0], seed[:]...), kind, byte(seat>>8), byte(seat))
-		sum := sha256.Sum256(append(buf, id...))
-		return [2]uint64{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
-	}
-	k := tieKeys{r: r, prefer: preferenceOf(len(seats)), seats: seats, task: make([][2]uint64, len(r.Tasks)),
-		seat: make([][2]uint64, len(seats))}
-	for i, t := range r.Tasks {
-		k.task[i] = key('t', string(t.ID), 0)
-	}
-	for i, s := range seats {
-		k.seat[i] = key('a', string(r.Agents[s.agent].Agent), int(s.at))
-	}
-	return k
+	return tieKeys{r: r, prefer: preferenceOf(len(seats)), seats: seats, seed: seed,
+		task: make([][2]uint64, len(r.Tasks)), seat: make([][2]uint64, len(seats))}
 }
 
 // ties returns the tie-break's hash, whose keys are made once it is asked: few rounds have a tie.
@@ -104,7 +93,18 @@ func (r *Round) ties(seats []seat) func(task, seat int32) uint64 {
 
 // hash is 64 bits for a task in a seat, by which equals are told apart.
 func (k *tieKeys) hash(task, seat int32) uint64 {
-	t, s, at := k.task[task], k.seat[seat], k.seats[seat]
+	key := func(of *[2]uint64, kind byte, id string, seat int32) [2]uint64 {
+		if *of == [2]uint64{} {
+			k.buf = append(append(k.buf[:0], k.seed[:]...), kind, byte(seat>>8), byte(seat))
+			k.buf = append(k.buf, id...)
+			sum := sha256.Sum256(k.buf)
+			*of = [2]uint64{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+		}
+		return *of
+	}
+	at := k.seats[seat]
+	t := key(&k.task[task], 't', string(k.r.Tasks[task].ID), 0)
+	s := key(&k.seat[seat], 'a', string(k.r.Agents[at.agent].Agent), at.at)
 	hi, lo := bits.Mul64(t[0]^s[0], t[1]+s[1])
 	x := mixed(hi ^ lo ^ t[1] ^ bits.RotateLeft64(s[0], 32))
 	return k.prefer.of(&k.r.Tasks[task], k.r.Agents[at.agent].Seats[at.at].Later, x)

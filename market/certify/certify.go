@@ -252,6 +252,9 @@ func (c *Checker) tie() error {
 	rest := c.tight
 	for t := range int32(c.n) {
 		second := int64(0)
+		if tied := len(rest) > 0 && rest[0].task == t; !tied && c.utility[t] > 0 {
+			continue // it sits where it alone wants to
+		}
 		if e := c.matched[t]; e >= 0 {
 			second = weight(t, e) - c.Second[c.Seat[e]]
 			if second < 0 && c.utility[t] == 0 {
