@@ -43,9 +43,9 @@ const (
 func (r *Room) Open() {
 	r.Agents, r.sheets, r.beside = r.Agents[:0], r.sheets[:0], r.beside[:0]
 	r.prices = round.Prices{Rates: r.turn.Book.Rates(), Kept: &r.Kept, Shares: &r.Shares,
-		Slots: r.prices.Slots[:0]}
+		Slots: func(k int) *round.Slots { return &r.Agents[k].Slots }}
 	r.fleet.Snapshot(&r.From, r.turn.Now(), r.turn.Nano(), func(a *Agent) {
-		r.Agents, r.prices.Slots = append(r.Agents, a), append(r.prices.Slots, &a.Slots)
+		r.Agents = append(r.Agents, a)
 		r.sheets, r.beside = append(r.sheets, &a.Forecast), append(r.beside, a.Besides())
 	})
 	r.Sheet.Set(r.forecasts, r.sheets, r.beside)

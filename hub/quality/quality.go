@@ -110,6 +110,9 @@ func (s *Score) Say(client string, share float64) bool {
 
 // feedback returns the weight of clients' judgements together, and their weighted sum.
 func (s *Score) feedback() (weight, sum float64) {
+	if s.Said == 0 {
+		return 0, 0
+	}
 	total := 0.0
 	for i := range s.Voices {
 		total += s.Voices[i].Paid

@@ -12,7 +12,7 @@ type Prices struct {
 	Rates  *market.Rates // of slots, by the rounds on record
 	Kept   *Kept
 	Shares *Shares
-	Slots  []*Slots // of each agent of the snapshot
+	Slots  func(agent int) *Slots // of each agent of the snapshot
 }
 
 // Slots holds the prices of an agent's seats by the last plan.

@@ -38,7 +38,8 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 	k, err := p.cutter.Cut(&p.rest, p.keeps, p.prices.Kept.Share(), p.room, shown, stop)
 	if err == nil {
 		if learn {
-			for i, x := range p.prices.Slots {
+			for i := range p.from.Agents {
+				x := p.prices.Slots(i)
 				x.Seats = append(x.Seats[:0], p.cutter.Prices(i)...)
 			}
 		}

@@ -73,9 +73,9 @@ func (p *Plan) Quotes(most int) []Quote {
 func (p *Plan) quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
 	tolls := cmp.Or(p.others.Without(q.Task.Client), &p.tolls)
 	charge := q.Fee + tolls.Of(o.Agent, tolls.stay(o.Agent, o.Estimate))
-	seats, prices := p.seats.one(p.from, int(o.Agent), q.Waiting+1), p.prices.Slots[o.Agent].Seats
-	if q.Waiting == 0 {
-		prices = nil // of those who wanted a slot all have one
+	seats, prices := p.seats.one(p.from, int(o.Agent), q.Waiting+1), []int64(nil)
+	if q.Waiting > 0 { // else of those who wanted a slot all have one
+		prices = p.prices.Slots(int(o.Agent)).Seats
 	}
 	for i, seat := range seats {
 		x := Quote{Offer: *o, TTFT: min(market.MaxIn, seat.In+o.TTFT), Charge: charge}
