@@ -88,7 +88,7 @@ func TestWhatBecomesOfAHold(t *testing.T) {
 				h.pass(2 * time.Second)
 			}
 			h.reply(x, "")
-		}, Late, []string{"avoided: no reply", handedOut, handedOut, "answered unknown", "spoke",
+		}, Accepted, []string{"avoided: no reply", handedOut, handedOut, "answered unknown", "spoke",
 			"served by a-1"}},
 		{"nobody is heard, as the bus is away", func(h *house, x *Hold) {
 			h.agent.Silent = true

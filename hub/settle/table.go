@@ -18,7 +18,6 @@ const (
 	Kept       State = "kept"       // its agent is handed the task once this hub has claimed it
 	Withdrawn  State = "withdrawn"  // it was told to end the task, unless a reader has heard of it already
 	Accepted   State = "accepted"   // it serves the task
-	Late       State = "late"       // it serves, though the task was withdrawn
 	Replayed   State = "replayed"   // the journal alone tells of it: the agent may be serving it
 	Captured   State = "captured"   // ended, and paid
 	Void       State = "void"       // ended without payment
@@ -81,7 +80,7 @@ type Rule struct {
 var (
 	asked  = []State{Dispatched, Kept} // a reply is waited for
 	unsure = []State{Dispatched, Kept, Withdrawn}
-	taken  = []State{Accepted, Late, Replayed}
+	taken  = []State{Accepted, Replayed}
 	open   = slices.Concat(unsure, taken)
 )
 
@@ -99,8 +98,7 @@ var rows = []row{
 	{[]State{Replayed}, SentAgain, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
 	{[]State{Replayed}, SentEarly, Rule{To: Kept, Then: []Effect{AwaitReply}}},
 	{[]State{Kept}, Claimed, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
-	{asked, Accepts, Rule{To: Accepted, Then: []Effect{AwaitEnd, Stop, TellServer}}},
-	{[]State{Withdrawn}, Accepts, Rule{To: Late, Then: []Effect{AwaitEnd, Stop, TellServer}}},
+	{unsure, Accepts, Rule{To: Accepted, Then: []Effect{AwaitEnd, Stop, TellServer}}},
 	{unsure, Rejects, Rule{To: Void, Then: []Effect{End}}},
 	{unsure, Refuses, Rule{To: Void, Then: []Effect{Again, End}}},
 	{asked, NoReply, Rule{To: Dispatched, Then: []Effect{Dispatch}}},

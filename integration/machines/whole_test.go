@@ -363,8 +363,8 @@ func playWhole(t *testing.T, seed uint64) {
 		p.heal()
 	}
 	w.note("all faults end")
-	for range 2 { // by the last time every agent has said whether it has what it was handed
-		w.run(30 * time.Second)
+	for range 4 { // by the last time what a hub's journal alone tells of has ended, after 200 s
+		w.run(time.Minute)
 		w.askAgain()
 	}
 	for i := 0; i < 25 && !t.Failed(); i++ {
