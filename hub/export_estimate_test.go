@@ -46,7 +46,6 @@ type Estimate struct {
 
 func (n *Node) estimated(x *task, a *agent, in estimate.Delay) Estimate {
 	e := n.Forecasts.At(n.turn.Nano(), &x.Asks, &a.Forecast)
-	e.Service = 0 // by what ended in this life of the hub alone
 	f := a.Forecast.Timed(e.First, e.Work, e.Output, in)
 	// prompts in hand delay a seat
 	half := a.Forecast.Half(a.Forecast.Line().Later(e.First, e.Work, besides(a)))

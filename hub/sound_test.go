@@ -139,7 +139,7 @@ func (n *Node) Gains(m bus.Task, came time.Time,
 				continue
 			}
 			value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
-			keeps := max(e.Service, e.Prefill) + time.Duration(len(a.Runs()))*e.Prefill
+			keeps := max(a.Service().Own(), e.Prefill) + time.Duration(len(a.Runs()))*e.Prefill
 			if x := value - e.Cost - n.cfg.Fee - price(a.ID(), keeps); x > best {
 				best, cost = x, e.Cost+n.cfg.Fee
 			}

@@ -24,7 +24,6 @@ type Estimate struct {
 	First   time.Duration // to the first token where nothing is in hand, by the line of the class alone
 	Work    float64       // thousand tokens to compute before it
 	Prefill time.Duration // to compute these
-	Service time.Duration // for which it keeps a slot, but for what the prompts of others add
 
 	Cost  market.Credits
 	Floor market.Credits // what the prompt and the first token may cost: no hold has less room

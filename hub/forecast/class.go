@@ -12,10 +12,9 @@ import (
 	"souk/market"
 )
 
-// Service forecasts how long a task keeps a slot by itself, and how long its prompt is computed, given what
-// the line of the class says, and hears how long others were.
+// Service forecasts how long a task's prompt is computed, given what the line of the class says, and hears
+// how long others were.
 type Service interface {
-	Own() time.Duration
 	PrefillOf(line time.Duration) time.Duration
 	Computed(takes, line time.Duration)
 }
@@ -62,9 +61,8 @@ func (r *Room) Class(x Traits, domains []bus.DomainScore, rated []float64, most 
 	return c, full
 }
 
-// keeps forecasts for how long a task with such an estimate keeps slots from others.
+// keeps forecasts for how long the prompt of a task with such an estimate keeps others from their slots.
 func (c *Class) keeps(e *estimate.Estimate) {
-	e.Service = c.Service.Own()
 	e.Prefill = c.Service.PrefillOf(c.Line.Work(e.Prompt-e.Cached, e.Cached))
 }
 

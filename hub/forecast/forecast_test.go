@@ -11,10 +11,9 @@ import (
 	"souk/market"
 )
 
-// service says of every task that it keeps a slot for three seconds.
+// service says of every prompt that it takes as long as by its line.
 type service struct{ _ byte }
 
-func (*service) Own() time.Duration                         { return 3 * time.Second }
 func (*service) PrefillOf(line time.Duration) time.Duration { return line }
 func (*service) Computed(_, _ time.Duration)                {}
 
@@ -47,7 +46,7 @@ func TestAnEstimate(t *testing.T) {
 		warm.Worst < warm.Cost {
 		t.Errorf("with 800 tokens cached %+v, with none %+v", warm, cold)
 	}
-	if cold.Quality != 0.4 || cold.Output < 1 || cold.Output > 400 || cold.Service != 3*time.Second {
+	if cold.Quality != 0.4 || cold.Output < 1 || cold.Output > 400 {
 		t.Errorf("%+v", cold)
 	}
 	long := Task{Prompt: prompt(8000), MaxTokens: 4000}
@@ -204,10 +203,9 @@ func TestASheet(t *testing.T) {
 	}
 }
 
-// counted says of every task that it keeps a slot for as long as it is told.
+// counted says of every prompt that it takes such a part of what its line says.
 type counted struct{ service time.Duration }
 
-func (c *counted) Own() time.Duration                         { return c.service }
 func (c *counted) PrefillOf(line time.Duration) time.Duration { return line / max(1, c.service) }
 func (*counted) Computed(_, _ time.Duration)                  {}
 
@@ -251,7 +249,7 @@ func FuzzEstimate(f *testing.F) {
 		h := estimate.Held{Tokens: tokens, Cached: min(cached, tokens)}
 		e := r.Estimate(1, &task, c, h)
 		if e.Cost < 0 || e.Floor < 0 || e.Worst < max(e.Cost, e.Floor) || e.First < 0 ||
-			e.First > time.Hour || e.Prefill < 0 || e.Service < time.Millisecond || e.Output < 0 ||
+			e.First > time.Hour || e.Prefill < 0 || e.Output < 0 ||
 			e.Output > e.MaxTokens ||
 			e.MaxTokens < 1 {
 			t.Fatalf("%+v", e)

@@ -151,16 +151,16 @@ func TestKept(t *testing.T) {
 // none pays for a tenth of the usual, or what it would have gained by a slot would make a price of any size.
 // What everybody would pay is of the same time.
 func TestPromptsAreWhatIsShort(t *testing.T) {
-	e := estimate.Estimate{Service: 20 * time.Second, Prefill: 2 * time.Second}
-	tolls := Tolls{slots: []slot{{running: 4, second: 100},
+	e := estimate.Estimate{Prefill: 2 * time.Second}
+	tolls := Tolls{slots: []slot{{running: 4, second: 100, service: 20 * time.Second},
 		{running: 4, second: 100, bound: true, service: time.Second}}}
-	if got := tolls.stay(0, &e); got.Service != e.Service || got.Prefill != e.Prefill {
+	if got := tolls.stay(0, &e); got.Service != 20*time.Second || got.Prefill != e.Prefill {
 		t.Errorf("where slots are short: %+v", got)
 	}
 	if got := tolls.stay(1, &e); got.Service != e.Prefill || got.Prefill != e.Prefill {
 		t.Errorf("where prompts are: %+v", got)
 	}
-	cached := estimate.Estimate{Service: 20 * time.Second}
+	cached := estimate.Estimate{}
 	less, more := tolls.Of(1, tolls.stay(1, &cached)), tolls.Of(1, tolls.stay(1, &e))
 	if less != 10 || more != 1000 {
 		t.Errorf("%d for a prompt that is cached, %d for one of 2 s", less, more)

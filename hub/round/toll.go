@@ -155,8 +155,9 @@ func (t *Tolls) Of(i int32, stay market.Stay) market.Credits {
 // stay rounds a task's stay as a record says it. Where the time for prompts is what is short it is that of
 // its own prompt, and no less than a tenth of the usual: what a slot would add is divided by it.
 func (t *Tolls) stay(i int32, e *estimate.Estimate) market.Stay {
-	x := market.Stay{Service: market.WholeService(e.Service), Prefill: market.WholePrefill(e.Prefill)}
-	if s := &t.slots[i]; s.bound {
+	s := &t.slots[i]
+	x := market.Stay{Service: s.service, Prefill: market.WholePrefill(e.Prefill)}
+	if s.bound {
 		x.Service = market.WholeService(max(e.Prefill, s.service/10))
 	}
 	return x
