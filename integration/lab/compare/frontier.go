@@ -226,6 +226,33 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
 * **A price that holds** until a slot comes free, for once, twice or four times that long: within 0.5 %. A mean
   over 0.5 s: within 0.5 %; over 2 s and 4 s: -0.6, -1.2, -2.1 % and -2.8, -4.4, -6.8 %.
 
+### What was switched off, and what it cost
+
+One part at a time, by three seeds (two worlds of tau by five): **crowd** is mtrag, quac, tau, rag and small at 0.9
+and 1.1 of capacity, four tempers on mixed and two-speeds, and 128 callers; **cliff** is agents, mooncake, busy and
+chat-2, where agents is too noisy to tell less than a half. Level: welfare within its interval in each world, and
+0.1 % apart on the mean of those of crowd. The same: to the last digit, in all but one or two worlds.
+
+| switched off | crowd | cliff | so |
+|---|---|---|---|
+| a stay by the task's own forecast | level | level | gone |
+| an interval for each size of forecast | the same | the same | gone |
+| fits that let a coefficient in again | the same | not played | gone |
+| prompts at the rate seen, not by the line | level | mooncake -29 ± 66 % | stays: p99 there 53 s for 19 |
+| agents' word of prompts in hand | level | level | stays: forecasts a third worse on agents |
+| prewarmed text counted as engines count | tau -0.8 ± 1.1, -1.1 ± 1.5 % | the same | stays: p99 766 for 646 ms |
+| guessed tokens, by what engines find | tau -1.4 ± 0.7, -0.5 ± 0.4 % | the same | stays |
+| answers expected in caches | mixed -0.4 ± 0.3, -0.8 ± 0.9 % | not played | stays |
+| a task's place behind prompts begun with it | quac -0.5 ± 0.4 %, else level | not played | stays |
+| an even share that is good enough | level | not played | stays: p99 on tau 1,028 for 755 ms |
+| pairs of tokens, tokens in the cache | level | level | stays: long prompts are forecast by these |
+| lengths by role; by session | level; level | level; not played | stays: bills are quoted by these |
+| no end expected of what runs thrice as long | level | level | stays: what hangs ends nothing |
+| batches of 16 tasks or 10 ms | the same | not played | stays: the paper's |
+| a pause between rounds | level | not played | stays: it bounds what rounds compute |
+| what an engine lost is forgotten | the same | the same | stays: no engine here loses any |
+| deadlines by the median first token | the same | the same | stays: nobody here has one |
+
 ## Other bars that are not reached
 
 Asked, and where it stands (` + "`make lint`" + ` and ` + "`make bench`" + ` measure size and speed, [bench.md](bench.md)
