@@ -237,7 +237,7 @@ chat-2, where agents is too noisy to tell less than a half. Level: welfare withi
 |---|---|---|---|
 | a stay by the task's own forecast | level | level | gone |
 | an interval for each size of forecast | the same | the same | gone |
-| fits that let a coefficient in again | the same | not played | gone |
+| fits that let a coefficient in again | the same | level | gone |
 | prompts at the rate seen, not by the line | level | mooncake -29 ± 66 % | stays: p99 there 53 s for 19 |
 | agents' word of prompts in hand | level | level | stays: forecasts a third worse on agents |
 | prewarmed text counted as engines count | tau -0.8 ± 1.1, -1.1 ± 1.5 % | the same | stays: p99 766 for 646 ms |
