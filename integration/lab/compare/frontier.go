@@ -168,6 +168,18 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   fell for a moment, were then worth half, and pushed out what others come back to. On busy four tenths are told
   so, and not a fifteenth. After 1, 3 or 5 s: +18, -30 and -19 % on agents, within 8 % elsewhere, by two seeds.
   After a tenth of the time that it would wait on: -26 % of the old on agents.
+* **A toll for those who run**: while a prompt is computed nobody else at that engine gets on, and that is priced only
+  where slots are short. With what it costs them (for each what a second until the first token costs one of other
+  clients' tasks, on the mean, beyond the least at any of the task's agents), by five seeds at .9 and 1.1: p99s of first
+  tokens of 1.08 and not 1.20 s, 2.5 and not 3.1 (mixed), .58 and not .68, 2.0 and not 2.2 (two-speeds), .52 and .49, 1.3
+  and not 3.4 (alike); +0, +.7, +1.9, +1.5, -.4 and +1.7 % of welfare; where nobody says terms 173 and not 216 ms (quac at
+  .9), 580 and not 645 (mtrag); the smallest fleet of [gpus](gpus.md) on azure costs $51 an hour and not $67 (first seed).
+  Of 73 worlds 29 were lost, and not 32. But bills of 3.3 and not 1.5 times the card, and 24 and not 14, on alike; -2 % on
+  mooncake. And it can be played: who bids a thousand times the usual worth for one long answer has others wait beside
+  free slots until it ends, at the price of its card; an idle agent at a hundred times the price takes the least away,
+  and rivals' callers pay 42 % more; who names a model pays nothing of it. It waits for a measure of what a second costs
+  that one client cannot move. By what a usual task costs, which nobody can, at twelve of these a second, it does as well
+  with terms, but long prompts of who says none wait beside free slots.
 * **A task more on an engine than it runs at once**, which waits in it for the next end. An engine forms its next step
   in the moment in which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag
   and 2 % on quac: by that the market serves less than a rule that sends everything at once. Sent ahead where all
