@@ -348,7 +348,9 @@ func (t together) WithAttrs(all []slog.Attr) slog.Handler {
 	return together{t.Handler.WithAttrs(all), t.out}
 }
 
-func (t together) WithGroup(name string) slog.Handler { return together{t.Handler.WithGroup(name), t.out} }
+func (t together) WithGroup(name string) slog.Handler {
+	return together{t.Handler.WithGroup(name), t.out}
+}
 
 // Together writes what f logs once f has returned.
 func (t together) Together(f func()) {
