@@ -17,7 +17,7 @@ func (m *room) begin() []Record {
 	return m.records[:0]
 }
 
-// again is one more of a list that is used again: it may be what it was.
+// again makes room for one more in a list whose memory is used again: what is there may be what was before.
 func again[T any](list *[]T) *T {
 	if at := len(*list); at < cap(*list) {
 		*list = (*list)[:at+1]
