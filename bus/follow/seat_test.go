@@ -44,10 +44,11 @@ func TestASeatThatIsAwaitedIsNamedNowAndThen(t *testing.T) {
 // again; when another has it, it is told to end.
 func TestWhoseSeatItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		registry := membus.New(1).Registry()
-		seat := func() *follow.Seat {
+		world := membus.New(1)
+		registry := world.Registry()
+		seat := func(r bus.Registry) *follow.Seat {
 			time.Sleep(time.Millisecond) // no two processes begin at once
-			return &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury",
+			return &follow.Seat{Registry: r, Key: bus.TreasuryKey, Who: "treasury",
 				TTL: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
 		}
 		is := func() string {
@@ -58,12 +59,12 @@ func TestWhoseSeatItIs(t *testing.T) {
 			}
 			return string(kvs[0].Value)
 		}
-		one := seat()
+		one := seat(registry)
 		if err := one.Take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		own := is()
-		if err := seat().Take(t.Context()); err == nil || is() != own ||
+		if err := seat(world.Registry()).Take(t.Context()); err == nil || is() != own ||
 			!strings.Contains(err.Error(), "has a treasury already, process") {
 			t.Fatalf("a second treasury's seat: %v", err)
 		}
@@ -75,12 +76,17 @@ func TestWhoseSeatItIs(t *testing.T) {
 			if is() != own || ctx.Err() != nil {
 				t.Error("a treasury that has its seat again is told to end")
 			}
-			other := seat()
-			if err := registry.Delete(ctx, bus.TreasuryKey); err != nil {
+			reached := world.Registry()
+			registry.Away(true) // whoever lost the seat comes after the other one
+			if err := reached.Delete(ctx, bus.TreasuryKey); err != nil {
 				t.Fatal(err)
 			}
-			if err := other.Take(ctx); err != nil || is() == own {
+			if err := seat(reached).Take(ctx); err != nil {
 				t.Fatalf("another took it: %v", err)
+			}
+			registry.Away(false)
+			if is() == own {
+				t.Fatal("another did not take it")
 			}
 			<-ctx.Done()
 			return nil
