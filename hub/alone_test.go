@@ -154,8 +154,8 @@ func TestWhoLeavesWhileOthersAreFoundSpent(t *testing.T) {
 	}
 }
 
-// A task that the journal alone knows, and that is sent again, is handed out once more from that moment on:
-// its slot is expected to be free after as long as is usual, and not to have been for long.
+// A task that the journal alone knows, and that is sent again, begins then as far as the hub expects: its
+// slot is expected to be free after as long as is usual, and not to have been for long.
 func TestATaskTakenUpAgainBeginsThen(t *testing.T) {
 	before := newAlone(t, func(c *hub.Config) { c.Prewarm.Every = 0 })
 	before.agent("a-1", 1)
@@ -178,9 +178,6 @@ func TestATaskTakenUpAgainBeginsThen(t *testing.T) {
 	x.now = before.now.Add(50 * time.Second)
 	x.agent("a-1", 1)
 	x.send("zoe", "runs", market.Credit/10, 100, time.Minute)
-	if len(x.hands) != 1 || x.hands[0].Hold != before.hands[0].Hold {
-		t.Fatalf("handed out again are %+v", x.hands)
-	}
 	if got := wait(x); got != usual {
 		t.Errorf("a slot is expected in %v ms, and in %v ms as it was handed out first", got, usual)
 	}

@@ -19,7 +19,7 @@ func TestWhoComesAgainEarlyMayBeLowered(t *testing.T) {
 		h.prepaid["cat"] = market.Credit / 50
 		m := *h.task("cat", "t")
 		h.must(h.step(h.task("cat", "t")))
-		h.take("cat", "t")
+		d := h.take("cat", "t")
 		h.prepaid["cat"] = 0 // the hub has all that there is
 		h.restart()
 		h.must(h.n.Lead(h.now, 8))
@@ -28,13 +28,10 @@ func TestWhoComesAgainEarlyMayBeLowered(t *testing.T) {
 		h.must(h.step(&m)) // before the hub has claimed its agent
 		h.silent = true
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-		if len(h.again) != 1 {
-			t.Fatalf("handed out again: %+v", h.again)
-		}
 		// another of cat's, which waits for more money than is free
 		total := h.n.Book().Held("cat") + h.n.Book().Avail("cat")
 		h.must(h.step(h.task("cat", "other", worth(total-total/8))))
-		h.refuse(h.again[0], bus.CodeNoSlot)
+		h.refuse(d, bus.CodeLate)
 		if r := h.n.Money().Reserved("cat"); r != total-total/8 {
 			t.Fatalf("%s are reserved", r)
 		}
@@ -115,7 +112,8 @@ func TestARestThatIsTakenUpDoesNotGoBack(t *testing.T) {
 		})))
 	}
 	again("rest")
-	if at := h.agentOf(h.take("ann", "t1")); at != "a-2" || failed.Agent != "a-1" {
+	rest := h.take("ann", "t1")
+	if at := h.agentOf(rest); at != "a-2" || failed.Agent != "a-1" {
 		t.Fatalf("%s failed, and the rest is at %s", failed.Agent, at)
 	}
 	h.restart()
@@ -123,10 +121,7 @@ func TestARestThatIsTakenUpDoesNotGoBack(t *testing.T) {
 	h.run()
 	join()
 	again("once more")
-	if len(h.again) != 1 {
-		t.Fatalf("handed out again: %+v", h.again)
-	}
-	h.refuse(h.again[0], bus.CodeNotClaimed)
+	h.refuse(rest, bus.CodeLate)
 	h.pass(time.Second)
 	for _, d := range h.dispatched {
 		if at := h.agentOf(d); at != "a-2" {

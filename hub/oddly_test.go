@@ -96,27 +96,3 @@ func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 		}
 	})
 }
-
-// A hub that was started again quotes a task that comes again as it would any: two seconds are not what every
-// first token takes, and a client that cancels then would have a long prompt for nothing.
-func TestATaskThatIsTakenUpIsQuotedItsFirstToken(t *testing.T) {
-	h := newHouse(t, nil)
-	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-	long := func(m *bus.Task) {
-		m.Prompt = bus.Prompt{Bytes: 16_000, Messages: 1, Tokens: 4000,
-			Text: 16_000}
-	}
-	h.must(h.step(h.task("ann", "t1", long)))
-	d := h.take("ann", "t1")
-	h.restart()
-	h.must(h.n.Lead(h.now, 8))
-	h.run()
-	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t1", long)))
-	if len(h.again) != 1 || h.again[0].Hold != d.Hold {
-		t.Fatalf("dispatched again: %+v", h.again)
-	}
-	if got := h.again[0].FirstMS; got < d.FirstMS {
-		t.Errorf("the first token may take %d ms, and %d as first quoted", got, d.FirstMS)
-	}
-}

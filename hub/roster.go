@@ -44,9 +44,6 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.Forecasts.Register(&a.Forecast, &was, fresh, a.Service())
 	a.Reprice(n.tariffs)
 	n.tariffs.Joined(a.Seller().Owner, a.Seller().Class)
-	for _, h := range n.holds(a) {
-		n.settle.Claimed(&h.Hold)
-	}
 	n.Queue.News()
 	return nil
 }

@@ -21,7 +21,7 @@ func (x holding) of(h *settle.Hold) *hold { return x.admission.Find(h.Rec.Client
 
 func (x holding) Agent(h *settle.Hold) settle.Agent {
 	a := x.of(h).Agent
-	return settle.Agent{Known: a.Reg().Agent != "", Boot: a.Reg().Boot, Joined: a.Joined(), Dead: a.Dead(),
+	return settle.Agent{Known: a.Reg().Agent != "", Boot: a.Reg().Boot, Dead: a.Dead(),
 		Silent: x.fleet.Silent(&a.Agent)}
 }
 

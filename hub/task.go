@@ -96,7 +96,8 @@ func (n requests) judged(m *bus.Feedback) error {
 	return nil
 }
 
-// takeUp has a recovered hold go to its agent once more, as the task has come again.
+// takeUp has the agent of a hold that the journal alone tells of say whether it has it, as the task has come
+// again.
 func (n requests) takeUp(t *task, m *bus.Task) {
 	h := t.Hold
 	n.meeting.Read(t, m)
@@ -121,7 +122,8 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
 	n.takes(h)
-	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Watch))
+	h.Watch = n.settle.WatchFor(h.Watch)
+	n.settle.TakeUp(&h.Hold, m, t.Deadline())
 }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,

@@ -52,7 +52,7 @@ func TestAVoidThatCannotBeRecordedIsTriedAgain(t *testing.T) {
 	if a := h.agentOf(d); a != "a-1" {
 		t.Fatalf("it is at %s", a)
 	}
-	speak(7, "a-2")
+	speak(6, "a-2")
 	mend := h.n.Unwritable()
 	speak(2, "a-2")
 	if len(h.faults) == 0 || h.running() != "" || len(h.n.HoldsAt("a-1")) != 1 {

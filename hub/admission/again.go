@@ -31,7 +31,7 @@ func (r *Room[T]) Again(t T, m *bus.Task) What {
 // repeats answers a request for the same task. The same content is the same task, whoever asks again.
 func (r *Room[T]) repeats(q *Request, m *bus.Task, s *Served) What {
 	switch same := q.digest == m.Content(); {
-	case same && s.Replayed && m.Attempt == q.attempt:
+	case same && s.Replayed:
 		return TakesUp
 	case !same:
 		r.Refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)

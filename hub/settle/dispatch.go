@@ -12,9 +12,10 @@ import (
 const (
 	// A dispatch without a reply is sent again dispatchAgain times, one dispatch timeout apart. The agent
 	// serves a hold once, and gives the same reply each time. Then it is withdrawn, and again until the agent
-	// replies. After toldAfter timeouts the client is told that nobody knows.
+	// replies. toldAfter timeouts after it was sent the client is told that nobody knows.
 	dispatchAgain = 2
 	toldAfter     = 4
+	withdrawEvery = time.Second
 
 	endAgain = time.Second // how soon it is looked at again whether a hold can end that could not
 
@@ -150,16 +151,14 @@ func (r *Room) due(h *Hold) {
 	case over:
 		r.void(h, Expired, unpaid{reason: bus.CodeTimeout, code: bus.CodeTimeout,
 			why: "the agent did not report an end in time; nothing was charged"})
-	case h.State == Kept && a.former(h):
-		r.void(h, Lost, agentFailed(agentRestarted))
 	case h.State.May(NoReply) && h.again < dispatchAgain && !h.Cancelled:
 		if !h.Repeated() {
 			r.hub.Avoid(h, NoReply)
 		}
 		r.happens(h, NoReply)
-	case h.State == Withdrawn && a.Silent && r.Hears():
+	case h.State == Withdrawn && (a.Silent || a.former(h)) && r.Hears():
 		// If it wakes up it finds the withdrawal next to the dispatch, and whatever it says belongs to an
-		// attempt that was given up.
+		// attempt that was given up. An agent that was started again has said by now what it had served.
 		u := agentFailed(fmt.Sprintf("agent %s did not answer, and says nothing", h.Rec.Agent))
 		u.wait = r.elsewhere(h)
 		r.void(h, Silent, u)

@@ -8,7 +8,7 @@ import (
 
 // "An event of which nothing comes does nothing."
 func TestNothingComesOfIt(t *testing.T) {
-	for _, e := range []Event{NoReply, SentAgain, SentEarly} {
+	for _, e := range []Event{NoReply, SentAgain} {
 		h := newHouse(t)
 		x := h.begun()
 		h.must(h.room.Replied(&bus.DispatchReply{Agent: "a-1", Boot: 1, Hold: x.ID}))

@@ -270,42 +270,63 @@ func TestReplayed(t *testing.T) {
 	}
 }
 
-// A hold that the journal tells of ends as ever. Its task is handed out again when it comes again, once the
-// hub has claimed its agent.
+// A hold that the journal tells of ends as ever. When its task comes again its agent is asked for it, until
+// it says that it serves, or is not to serve it; whose attempt it is the journal knows, and not who asks.
 func TestTakenUpAgain(t *testing.T) {
 	h := newHouse(t)
-	x := h.hold()
-	m := x.Msg
-	x.Msg, x.Most, x.Task.Told = nil, 0, true
-	h.room.Found(x)
-	h.agent.Joined = false
-	h.room.Claimed(x)
-	h.pass(time.Second)
-	h.room.TakeUp(x, m, h.turn.Now().Add(time.Minute), time.Second, 2*time.Second)
-	if x.First != time.Second || x.Limit != x.Timeout || x.Watch != 2*time.Second ||
-		x.Timeout != 59*time.Second {
-		t.Errorf("its agent is told %v, %v and %v", x.First, x.Watch, x.Timeout)
+	found := func(attempt int) (x *Hold, m *bus.Task) {
+		x = h.holdOf(func(rec *ledger.Hold) { rec.Attempt = attempt })
+		m, x.Msg, x.Most, x.Task.Told = x.Msg, nil, 0, true
+		m.Attempt = 0
+		h.room.Found(x)
+		h.pass(time.Second)
+		h.said = nil
+		h.turn.Take()
+		h.room.TakeUp(x, m, h.turn.Now().Add(time.Minute))
+		return x, m
 	}
-	h.only()
-	if x.State != Kept || x.Task.Told || x.Msg != m {
+	withdrawn := func(x *Hold) {
+		t.Helper()
+		out := h.turn.Take()
+		n := 0
+		for _, l := range out.Messages {
+			if c, ok := l.Body.(*bus.HoldControl); ok && c.Withdraw && c.Hold == x.ID {
+				n++
+			}
+		}
+		if n != 1 || len(out.Dispatches) != 0 {
+			t.Errorf("%s is withdrawn %d times, and %d tasks are handed out", x.ID, n, len(out.Dispatches))
+		}
+	}
+	x, m := found(0)
+	withdrawn(x)
+	if x.State != Withdrawn || x.Task.Told || x.Msg != m {
 		t.Errorf("it is %s", x.State)
 	}
-	h.agent.Joined = true
-	h.room.Claimed(x)
-	h.room.Claimed(x)
-	h.only(x.ID + " handed out")
+	h.pass(time.Second) // it may not have heard
+	withdrawn(x)
 	h.reply(x, "")
 	h.account(x, func(*bus.Completion) {})
-	if len(h.turn.Out.Dispatches) != 0 || len(h.turn.Out.Placed) != 0 {
-		t.Errorf("what has ended is handed out in the same turn: %+v", h.turn.Out.Dispatches)
+	h.only(x.ID+" spoke", x.ID+" served by a-1", x.ID+" spoke", x.ID+" captured by served",
+		x.ID+` done "": `)
+
+	for attempt := range 3 {
+		x, m := found(attempt)
+		h.reply(x, bus.CodeLate)
+		h.only(x.ID+" spoke", x.ID+" avoided: refuses", x.ID+" void by refuses", x.ID+" waits again")
+		if m.Attempt != attempt {
+			t.Errorf("attempt %d is followed by %d", attempt, m.Attempt)
+		}
 	}
-	y := h.hold()
-	y.Msg = nil
-	h.room.Found(y)
-	h.agent.Boot, h.said = 2, nil
-	h.room.TakeUp(y, m, h.turn.Now().Add(time.Minute), time.Second, 0)
-	h.pass(2 * time.Second)
-	h.only(y.ID+" void by agent lost", y.ID+" waits again")
+
+	y, _ := found(0)
+	h.agent.Boot = 2
+	h.room.Deaf()
+	for range 8 { // what its former life had served it says within that time
+		h.only()
+		h.pass(time.Second)
+	}
+	h.only(y.ID+" void by agent silent", y.ID+" waits again")
 	h.check()
 }
 

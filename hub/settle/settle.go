@@ -56,7 +56,6 @@ type Hub interface {
 type Agent struct {
 	Known  bool  // it has been registered since the hub began
 	Boot   int64 // then: as it is
-	Joined bool  // the hub has claimed it
 	Silent bool  // it has said nothing for too long
 	Dead   bool  // nobody listens at it
 }
@@ -204,28 +203,16 @@ func (r *Room) add(h *Hold) {
 	}
 }
 
-// TakeUp hands a hold that the journal tells of to its agent once more, as its task has come again: perhaps
-// it never left, since the hub died between its journal and its agents. To an agent that has it already it is
-// the same dispatch. One that this hub has not claimed yet would refuse it, so that waits for the claim, as
-// long as a reply is waited for. So would one that was started again, which may still say what it served.
-func (r *Room) TakeUp(h *Hold, m *bus.Task, deadline time.Time, first, watch time.Duration) {
+// TakeUp takes in the task of a hold that the journal alone tells of, as it has come again. Only its agent
+// can say whether it has the task, as the hub may have died between its journal and its agents; and which
+// part of the answer that was to be is in no journal, nor does who asks know which attempt it is. So the hold
+// is withdrawn: an agent that has said something of the answer goes on and says so; else the task is in a
+// round again, as it has come.
+func (r *Room) TakeUp(h *Hold, m *bus.Task, deadline time.Time) {
+	m.Attempt = max(m.Attempt, h.Rec.Attempt)
 	h.Msg, h.Deadline, h.Sent = m, deadline, r.turn.Now()
-	h.Timeout, h.First, h.Watch = h.Expires.Sub(h.Sent), first, watch
-	h.Limit = h.Timeout
 	h.Task.Told, h.Task.Reply = false, m.Reply
-	if a := r.hub.Agent(h); !a.Joined || a.former(h) {
-		r.happens(h, SentEarly)
-	} else {
-		r.happens(h, SentAgain)
-	}
-}
-
-// Claimed tells that the hub has claimed the agent of a hold. If the hold cannot be dispatched now, it ends,
-// or is withdrawn, in its time.
-func (r *Room) Claimed(h *Hold) {
-	if h.State == Kept && !h.Cancelled && !r.hub.Agent(h).former(h) {
-		r.happens(h, Claimed)
-	}
+	r.happens(h, SentAgain)
 }
 
 // Cancel ends the task of a hold for its client.
@@ -251,24 +238,21 @@ func (r *Room) happens(h *Hold, e Event) {
 	switch e {
 	case NoReply:
 		h.again++
-	case SentAgain, SentEarly:
-		h.again, h.inquired = 1, time.Time{}
+	case SentAgain:
+		h.inquired = time.Time{}
 	case Cancelled:
 		h.Cancelled = true
 	}
 	for _, x := range rule.Then {
 		switch x {
-		case Dispatch, AwaitReply:
+		case Dispatch:
 			r.turn.Set(&h.timer, r.turn.Now().Add(DispatchTimeout))
-			if x == Dispatch {
-				r.handOut(h)
-			}
+			r.handOut(h)
 		case AwaitEnd:
 			r.turn.Set(&h.timer, h.Expires)
 		case Withdraw:
 			r.tell(h, &bus.HoldControl{Hold: h.ID, Withdraw: true})
-			told, next := h.Sent.Add(toldAfter*DispatchTimeout), r.turn.Now().Add(endAgain)
-			r.turn.Set(&h.timer, turn.Earlier(h.Expires, turn.Later(told, next)))
+			r.turn.Set(&h.timer, turn.Earlier(h.Expires, r.turn.Now().Add(withdrawEvery)))
 		case Stop:
 			if h.Cancelled {
 				r.tell(h, &bus.HoldControl{Hold: h.ID, Cancel: true})
@@ -289,6 +273,9 @@ func (r *Room) happens(h *Hold, e Event) {
 				r.Beat(h.Msg, h.Rec.Agent)
 			}
 		case TellUnknown:
+			if r.turn.Now().Before(h.Sent.Add(toldAfter * DispatchTimeout)) {
+				break
+			}
 			x := r.unpaid(h, bus.CodeUnknown, "agent "+h.Rec.Agent+
 				" did not answer: whether it serves the task is not known", 1000)
 			x.Model, x.Receipt = "", nil

@@ -102,7 +102,7 @@ func newHouse(t testing.TB) *house {
 	h.turn.Advance(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 	h.room = New(&h.turn, Limits{MaxRefusals: 3,
 		MaxKnown: 100, KeepBodies: 10, Hedge: Hedging{On: true}}, h)
-	h.agent, h.largest = Agent{Known: true, Boot: 1, Joined: true}, 8
+	h.agent, h.largest = Agent{Known: true, Boot: 1}, 8
 	for _, r := range []ledger.Record{ledger.NewOpen("hub-math", ledger.RoleHub, "math", h.turn.Salt()),
 		ledger.NewAccept("hub-math", 1, "ann", paidIn, h.turn.Salt())} {
 		if err := h.turn.Commit(r); err != nil {

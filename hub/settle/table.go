@@ -15,7 +15,6 @@ type State string
 const (
 	None       State = ""           // nobody has it
 	Dispatched State = "dispatched" // the agent was handed the task
-	Kept       State = "kept"       // its agent is handed the task once this hub has claimed it
 	Withdrawn  State = "withdrawn"  // it was told to end the task, unless a reader has heard of it already
 	Accepted   State = "accepted"   // it serves the task
 	Replayed   State = "replayed"   // the journal alone tells of it: the agent may be serving it
@@ -30,8 +29,6 @@ const (
 	Awarded    Event = "awarded"                 // a round has given its task to an agent
 	Found      Event = "found in the journal"    // it is open in the journal of an earlier life of the hub
 	SentAgain  Event = "task sent again"         // its task, known from the journal alone, comes again
-	SentEarly  Event = "task sent again early"   // the same, before the hub has claimed its agent
-	Claimed    Event = "agent claimed"           // the hub has claimed its agent
 	Accepts    Event = "accepts"                 // its agent serves it
 	Rejects    Event = "rejects the task"        // its agent does not, for a reason that lies with the task
 	Refuses    Event = "refuses"                 // its agent does not, for a reason that lies with the agent
@@ -57,7 +54,6 @@ type Effect string
 
 const (
 	Dispatch    Effect = "dispatch"                // hand the task to the agent, and wait for the reply
-	AwaitReply  Effect = "await the reply"         // wait for the reply, as if it had been
 	AwaitEnd    Effect = "await the end"           // wait for the agent's account, until its time is over
 	Withdraw    Effect = "withdraw"                // have the agent end what nobody has heard of
 	Stop        Effect = "stop it if cancelled"    // tell the agent that its client has cancelled
@@ -78,8 +74,7 @@ type Rule struct {
 }
 
 var (
-	asked  = []State{Dispatched, Kept} // a reply is waited for
-	unsure = []State{Dispatched, Kept, Withdrawn}
+	unsure = []State{Dispatched, Withdrawn}
 	taken  = []State{Accepted, Replayed}
 	open   = slices.Concat(unsure, taken)
 )
@@ -95,14 +90,12 @@ type row struct {
 var rows = []row{
 	{[]State{None}, Awarded, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
 	{[]State{None}, Found, Rule{To: Replayed, Then: []Effect{AwaitEnd}}},
-	{[]State{Replayed}, SentAgain, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
-	{[]State{Replayed}, SentEarly, Rule{To: Kept, Then: []Effect{AwaitReply}}},
-	{[]State{Kept}, Claimed, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
+	{[]State{Replayed}, SentAgain, Rule{To: Withdrawn, Then: []Effect{Withdraw}}},
 	{unsure, Accepts, Rule{To: Accepted, Then: []Effect{AwaitEnd, Stop, TellServer}}},
 	{unsure, Rejects, Rule{To: Void, Then: []Effect{End}}},
 	{unsure, Refuses, Rule{To: Void, Then: []Effect{Again, End}}},
-	{asked, NoReply, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
-	{asked, Unanswered, Rule{To: Withdrawn, Then: []Effect{Withdraw}}},
+	{[]State{Dispatched}, NoReply, Rule{To: Dispatched, Then: []Effect{Dispatch}}},
+	{[]State{Dispatched}, Unanswered, Rule{To: Withdrawn, Then: []Effect{Withdraw}}},
 	{[]State{Withdrawn}, Unanswered, Rule{Then: []Effect{TellUnknown, Withdraw}}},
 	{[]State{Withdrawn}, Silent, Rule{To: Void, Then: []Effect{Again, End}}},
 	{open, Served, Rule{To: Captured, Then: []Effect{End}}},
@@ -123,8 +116,6 @@ var rows = []row{
 	{open, Awarded, Rule{Not: "its id, of round and slot, is given once"}},
 	{open, Found, Rule{Not: "the journal is read once, before anything else happens"}},
 	{open, SentAgain, Rule{Not: "who asks again for what the hub has is told of it"}},
-	{open, SentEarly, Rule{Not: "who asks again for what the hub has is told of it"}},
-	{open, Claimed, Rule{Not: "nothing was kept until then"}},
 	{taken, Accepts, Rule{Not: "it has said so, to this hub or to its earlier life"}},
 	{taken, Rejects, Rule{Not: "it has said that it serves, or may have: it contradicts itself"}},
 	{taken, Refuses, Rule{Not: "it has said that it serves, or may have: it contradicts itself"}},
