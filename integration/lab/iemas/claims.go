@@ -170,9 +170,9 @@ func next(set int) float64 {
 const elsewhere = `
 ## Figs. 5, 6 and 7
 
-They are made by ` + "`lab economics`" + `: strategies of liars (Fig. 5), the number of clusters (Fig. 6) and how they are cut
-(Fig. 7), each beside the paper's max-flow where that decides: [economics](economics.md). All papers' figures stand on
-[papers](papers.md).
+They are made by ` + "`lab economics`" + `: strategies of liars (Fig. 5), the number of clusters (Fig. 6) and
+how they are cut (Fig. 7), each beside the paper's max-flow where that decides: [economics](economics.md). All
+papers' figures stand on [papers](papers.md).
 
 `
 
@@ -197,17 +197,17 @@ const corrections = `## Where this market differs from the paper, and why
 func (r *Results) beyond() string {
 	return fmt.Sprintf(`## What cannot be compared
 
-* **Cost** has no unit in the paper; ratios to IEMAS's are all that can be held against each other. It says 35 %% less than
-  the next on CoQA, which is MFRouter's; RouterDC stands between them in its own table, and beside that it is
-  %.0f %%.
-* **First tokens**: its engines are RTX 4090 and RTX 6000 under a load that it does not say; these are simulated, of a
-  faster card, and hold no client's HTTP. Orders can be compared, not milliseconds.
-* **KV share on HotpotQA**: a question a dialogue, over paragraphs of its own, and here no two dialogues have a block in
-  common; what it finds there (%.3f and less) are templates and passages that questions share.
+* **Cost** has no unit in the paper; ratios to IEMAS's are all that can be held against each other. It says 35
+  %% less than the next on CoQA, which is MFRouter's; RouterDC stands between them in its own table, and
+  beside that it is %.0f %%.
+* **First tokens**: its engines are RTX 4090 and RTX 6000 under a load that it does not say; these are
+  simulated, of a faster card, and hold no client's HTTP. Orders can be compared, not milliseconds.
+* **KV share on HotpotQA**: a question a dialogue, over paragraphs of its own, and here no two dialogues have
+  a block in common; what it finds there (%.3f and less) are templates and passages that questions share.
 * **Number of engines**: it decides what random routing finds in caches, and the paper does not say it.
-* **The paper's routers** but random and its own learn from recorded answers, as [routers](routers.md) judges them. Here they are
-  small and know other answers than the paper's, so their figures are not those of its authors' models; that they are
-  blind to load and caches is as published.
+* **The paper's routers** but random and its own learn from recorded answers, as [routers](routers.md) judges
+  them. Here they are small and know other answers than the paper's, so their figures are not those of its
+  authors' models; that they are blind to load and caches is as published.
 * **Payments** (Eq. 8) move no task, so the paper's router is played without them; who pays what is on
   [economics](economics.md).
 * The market's plan and queue know of seats to come; the paper's router knows of those that are free.
