@@ -76,7 +76,7 @@ func TestBadConfiguration(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if code := run(context.Background(), nil, &out, &out); code != daemon.ExitUsage ||
+	if code := run(context.Background(), []string{}, &out, &out); code != daemon.ExitUsage ||
 		!strings.Contains(out.String(), "config") {
 		t.Errorf("%d %s", code, out.String())
 	}

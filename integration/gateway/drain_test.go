@@ -191,19 +191,18 @@ func TestATaskOfWhichNothingIsKnown(t *testing.T) {
 	second, _, stop := h.withDeps(l, func(c *gateway.Config) { c.Drain = 50 * time.Millisecond },
 		func(d *gateway.Deps) { d.Bus = mute{d.Bus} })
 	free := h.Free()
+	var asking sync.WaitGroup
 	for name, body := range map[string]string{"whole": long(``), "stream": long(`,"stream":true`)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		asking.Go(func() { // both at once: the gateway ends when both are served
 			r := second.do("POST", "/v1/chat/completions", body, h.key)
 			if r.status != 424 || r.header.Get("X-Should-Retry") != "false" {
-				t.Errorf("%d %v %s", r.status, r.header, r.body)
+				t.Errorf("%s: %d %v %s", name, r.status, r.header, r.body)
 			}
 		})
 	}
-	go func() {
-		h.until("both are served", func() bool { return h.Free() == free-2 })
-		stop()
-	}()
+	h.until("both are served", func() bool { return h.Free() == free-2 })
+	stop()
+	asking.Wait()
 }
 
 // Who is told to ask another gateway has its connection closed: it would come back on it, and past a balancer
