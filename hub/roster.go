@@ -41,7 +41,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		n.settle.Forget(reg.Agent)
 	}
 	n.fleet.Register(&a.Agent, reg)
-	n.Forecasts.Register(&a.Forecast, &was, fresh, a.Service())
+	n.Forecasts.Register(&a.Forecast, &was, fresh)
 	a.Reprice(n.tariffs)
 	n.tariffs.Joined(a.Seller().Owner, a.Seller().Class)
 	n.Queue.News()

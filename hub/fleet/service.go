@@ -10,8 +10,8 @@ import (
 // Service learns how long tasks keep a slot of agents that are alike, on the mean. What a task's own forecast
 // says of that is worth nothing beside it. The zero Service has seen none.
 type Service struct {
-	kept, own     time.Duration // means, with the prompts of others and without; 0: none has ended
-	prefill, line time.Duration // means: for which prompts were computed, and by the line of the class
+	kept, own time.Duration // means, with the prompts of others and without; 0: none has ended
+	prefill   time.Duration // mean for which prompts were computed
 
 	place int32 // in a snapshot, from 1
 }
@@ -30,19 +30,8 @@ func (s *Service) Own() time.Duration  { return cmp.Or(s.own, usualService) }
 // Prefill returns how long a task's prompt is computed on average.
 func (s *Service) Prefill() time.Duration { return s.prefill }
 
-// Computed takes in for how long a prompt was computed, and for how long by the line of the class, which
-// counts what else the engine does meanwhile: what an agent reports makes it no longer.
-func (s *Service) Computed(takes, line time.Duration) {
-	s.prefill, s.line = mean(s.prefill, min(takes, line)), mean(s.line, line)
-}
-
-// PrefillOf returns how long a prompt is computed that takes so long by the line of the class.
-func (s *Service) PrefillOf(line time.Duration) time.Duration {
-	if s.line <= 0 {
-		return line
-	}
-	return time.Duration(float64(line) * (seconds(s.prefill) / seconds(s.line)))
-}
+// Computed takes in for how long a prompt was computed.
+func (s *Service) Computed(takes time.Duration) { s.prefill = mean(s.prefill, takes) }
 
 // Kept takes in how long a task kept its slot.
 func (s *Service) Kept(d time.Duration) {
@@ -55,12 +44,8 @@ func (s *Service) Ended(own time.Duration) { s.own = mean(s.Own(), max(time.Mill
 // mean is a mean of some twenty times with one more; 0: of none. No time counts for more than eight times the
 // mean, or the usual where that is more: among many short ones long ones are no outliers.
 func mean(of, d time.Duration) time.Duration {
-	if d = within(d); of == 0 {
+	if d = min(max(0, d), market.MaxIn); of == 0 { // no more than a round looks ahead
 		return d
 	}
 	return of + (min(d, outlier*max(of, usualService))-of)/meanOf
 }
-
-// within returns a time, at most as far as a round looks ahead; seconds is that in seconds.
-func within(d time.Duration) time.Duration { return min(max(0, d), market.MaxIn) }
-func seconds(d time.Duration) float64      { return within(d).Seconds() }

@@ -34,27 +34,6 @@ func TestTheOwnPartOfAStay(t *testing.T) {
 	}
 }
 
-// A prompt takes as long by the line of its class as others did, on the mean, and never longer than by the
-// line itself.
-func TestPromptsTakeWhatTheyTook(t *testing.T) {
-	var s Service
-	if got := s.PrefillOf(time.Second); got != time.Second {
-		t.Errorf("%v where nothing is known", got)
-	}
-	for range 100 {
-		s.Computed(100*time.Millisecond, 400*time.Millisecond)
-	}
-	if got := s.PrefillOf(time.Second); got < 249*time.Millisecond || got > 251*time.Millisecond {
-		t.Errorf("%v where a quarter was taken", got)
-	}
-	for range 500 {
-		s.Computed(time.Second, 400*time.Millisecond)
-	}
-	if got := s.PrefillOf(time.Second); got.Round(time.Microsecond) != time.Second {
-		t.Errorf("%v where more was taken", got)
-	}
-}
-
 // Where nothing is known, or prompts take next to no time, the slots are what is short. Where tasks take some
 // four times as long as their prompts, eight keep an engine busy, and more would wait in it.
 func TestPromptsBoundAnAgent(t *testing.T) {

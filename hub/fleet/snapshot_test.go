@@ -20,7 +20,7 @@ func TestSnapshot(t *testing.T) {
 	other.Model = "qwen"
 	y.Register(y.Find("c"), other)
 	a, b, c := y.Find("a"), y.Find("b"), y.Find("c")
-	c.Service().Computed(time.Second, 2*time.Second)
+	c.Service().Computed(time.Second)
 	for range 200 {
 		c.Service().Kept(time.Minute)
 		c.Service().Ended(time.Minute / 2)

@@ -145,18 +145,3 @@ func TestNoStayIsSplitEarlyAsManyEnd(t *testing.T) {
 		t.Errorf("%d stays are yet to be learned", len(x.ended))
 	}
 }
-
-// What an agent says of its prompts makes none of its class longer than by the line of that.
-func TestAnAgentMakesNoPromptsOfItsClassLonger(t *testing.T) {
-	var s Service
-	for i := range 500 {
-		takes := time.Second / 2
-		if i%5 == 0 {
-			takes = time.Hour // one of five agents alike
-		}
-		s.Computed(takes, time.Second)
-	}
-	if s.Prefill() > 650*time.Millisecond || s.PrefillOf(time.Second) > 650*time.Millisecond {
-		t.Errorf("a prompt takes %v, and one of a second %v", s.Prefill(), s.PrefillOf(time.Second))
-	}
-}

@@ -34,15 +34,14 @@ type Agent struct {
 
 	Cache     *prefix.Cache
 	prewarmed bool // it has a text of the hub's own, and was given nothing since
-	service   Service
 	rate      predict.Rate
 	learned   string // the model that this is of, where it was read from a file
 	Answers   quality.Standing
 }
 
 // Enrol makes a an agent of an id of which nothing is known.
-func (r *Room) Enrol(a *Agent, id string, sold Sold, service Service) {
-	a.Sold, a.service, a.Means = sold, service, predict.NewMeans()
+func (r *Room) Enrol(a *Agent, id string, sold Sold) {
+	a.Sold, a.Means = sold, predict.NewMeans()
 	a.hold(r.Prefixes.New(1, 0))
 	i, _ := slices.BinarySearchFunc(r.agents, id,
 		func(b *Agent, id string) int { return cmp.Compare(b.ID(), id) })
@@ -60,7 +59,7 @@ func (r *Room) Drop(a *Agent) {
 }
 
 // Register takes in an agent's registration after another; fresh: it is of another process.
-func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool, service Service) {
+func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool) {
 	reg := a.Reg()
 	switch {
 	case fresh || reg.Model != was.Model || reg.BlockSize != was.BlockSize: // nothing is known of its cache
@@ -74,7 +73,6 @@ func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool, service Ser
 		a.Means = predict.NewMeans()
 		a.Answers.Restore(nil)
 	}
-	a.service = service
 	a.Answers.Register(reg.Domains)
 	r.rate(a)
 	r.Priced(a)
@@ -145,7 +143,7 @@ func (r *Room) find(a *Agent) *Class {
 		return a.class
 	}
 	rated, scores := a.Answers.Rated()
-	x := Traits{Line: line, Ranges: ranges, Service: a.service, Model: reg.Model, Price: reg.Price,
+	x := Traits{Line: line, Ranges: ranges, Model: reg.Model, Price: reg.Price,
 		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
 		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text),
 		Opaque: slices.Contains(reg.Features, bus.Opaque), Pools: reg.Pools}
@@ -199,9 +197,9 @@ type Expected struct {
 	Features          predict.Features // of the task
 	TTFT              time.Duration
 
-	said       predict.Forecast // when it was dispatched
-	work, line time.Duration    // to compute its prompt, likewise: by the agent's rate, and by its line
-	Run        *prefix.Run      // of it, in what its agent is believed to hold
+	said     predict.Forecast // when it was dispatched
+	Computes time.Duration    // for which its prompt is computed, likewise, as it counts for the class
+	Run      *prefix.Run      // of it, in what its agent is believed to hold
 }
 
 // Expect says what is expected of a task at an agent with so much in hand, the latest that its first token is
@@ -235,10 +233,10 @@ func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold,
 	in estimate.Load) (work, ttft time.Duration) {
 	f := &x.Features
 	f.Load = in
-	x.work, x.line = a.computes(f.Counted-f.Cached, f.Cached)
+	work, x.Computes = a.computes(f.Counted-f.Cached, f.Cached)
 	x.said = a.Forecast(*f)
 	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.First.Nanoseconds())
-	return x.work, x.said.TTFT
+	return work, x.said.TTFT
 }
 
 // firstTimes bounds how many times longer than expected a first token may take.
@@ -253,11 +251,13 @@ func (a *Agent) AtMost(tokens int) (first time.Duration, known bool) {
 	return max(firstTimes*max(line, own), seen), known
 }
 
-// computes returns how long the agent computes tokens behind cached ones, and how long by its line.
-func (a *Agent) computes(tokens, cached int) (takes, line time.Duration) {
-	line = a.Line().Work(tokens, cached)
+// computes returns how long the agent computes tokens behind cached ones, and how long that counts for its
+// class: the line of the class counts what else an engine does meanwhile, and what an agent says makes it no
+// longer.
+func (a *Agent) computes(tokens, cached int) (takes, counts time.Duration) {
+	line := a.Line().Work(tokens, cached)
 	if by, ok := a.rate.Takes(tokens); ok {
-		return by, line
+		return by, min(by, line)
 	}
 	return line, line
 }
@@ -308,9 +308,6 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	}
 	if t.Prompt == nil || t.Carried > 0 {
 		return 0, false
-	}
-	if t.Only == nil { // only now: of a prompt in hand nobody is to learn how much of it was cached
-		a.service.Computed(y.work, y.line)
 	}
 	own, most, now, sent := t.Only != nil, y.Hold.MaxTokens, time.Duration(at), time.Duration(at)-y.Ran
 	first = Believed(y.TTFTUS, y.Ran)

@@ -56,3 +56,19 @@ func TestSecond(t *testing.T) {
 		t.Errorf("at no price it is worth %v", got)
 	}
 }
+
+// Of how long its class computes prompts an agent's late first tokens make nothing longer than by the line of
+// that, and early ones make it shorter.
+func TestAnAgentMakesNoPromptsOfItsClassLonger(t *testing.T) {
+	for _, of := range []time.Duration{time.Hour, time.Millisecond} {
+		a := &Agent{Means: predict.NewMeans()}
+		for i := range 40 {
+			sent := time.Duration(2*i) * time.Hour
+			a.rate.Learn(sent, sent+of, 2000)
+		}
+		line := a.Line().Work(2000, 0)
+		if takes, counts := a.computes(2000, 0); takes != of || counts != min(of, line) {
+			t.Errorf("prompts of %v, of %v by the line: it takes %v, and %v count", of, line, takes, counts)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package forecast
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"souk/bus"
 	"souk/hub/estimate"
@@ -12,18 +11,10 @@ import (
 	"souk/market"
 )
 
-// Service forecasts how long a task's prompt is computed, given what the line of the class says, and hears
-// how long others were.
-type Service interface {
-	PrefillOf(line time.Duration) time.Duration
-	Computed(takes, line time.Duration)
-}
-
 // Traits hold whatever an estimate reads of an agent beside what that holds and has in hand.
 type Traits struct {
 	Line     predict.Line
 	Ranges   predict.Ranges
-	Service  Service
 	Model    string
 	Price    market.Price
 	Tariff   market.Credits // due for a task beside its cost
@@ -59,11 +50,6 @@ func (r *Room) Class(x Traits, domains []bus.DomainScore, rated []float64, most 
 	c = &Class{Traits: x, domains: domains, rated: slices.Clone(rated)}
 	r.classes[x] = c
 	return c, full
-}
-
-// keeps forecasts for how long the prompt of a task with such an estimate keeps others from their slots.
-func (c *Class) keeps(e *estimate.Estimate) {
-	e.Prefill = c.Service.PrefillOf(c.Line.Work(e.Prompt-e.Cached, e.Cached))
 }
 
 // Quality returns the expected quality of an answer to a task with such a label.

@@ -88,7 +88,7 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	if e.First, e.Work, e.Output = c.Line.Idle(f); c.Pools != "" {
 		e.Output = 0
 	}
-	c.keeps(&e)
+	e.Prefill = c.Line.Work(e.Prompt-e.Cached, e.Cached)
 	e.Cost = c.Cost(e.Prompt, e.Cached, e.Output)
 	if c.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		e.Floor = c.worst(least, min(1, e.MaxTokens))

@@ -11,17 +11,11 @@ import (
 	"souk/market"
 )
 
-// service says of every prompt that it takes as long as by its line.
-type service struct{ _ byte }
-
-func (*service) PrefillOf(line time.Duration) time.Duration { return line }
-func (*service) Computed(_, _ time.Duration)                {}
-
 // room returns the room of a hub that has learned nothing, and the traits of an agent.
 func room() (*Room, Traits) {
 	r := New(Params{Hold: 32}, nil)
 	m := predict.NewMeans()
-	return r, Traits{Line: m.Line(), Service: new(service), Model: "llama", Context: 8192,
+	return r, Traits{Line: m.Line(), Model: "llama", Context: 8192,
 		Price: market.Price{Miss: 10 * market.Credit, Hit: market.Credit, Out: 40 * market.Credit}, Tariff: 7}
 }
 
@@ -151,10 +145,9 @@ func TestASheet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 49))
 	r, x := room()
 	lines := []*predict.Means{predict.NewMeans(), predict.NewMeans()}
-	keeps := &counted{}
 	var classes []*Class
 	for i := range 6 {
-		x.Line, x.Service, x.Context, x.Tariff = lines[i%2].Line(), keeps, 8192*(i%3), market.Credits(i)
+		x.Line, x.Context, x.Tariff = lines[i%2].Line(), 8192*(i%3), market.Credits(i)
 		c, _ := r.Class(x, nil, nil, 16)
 		classes = append(classes, c)
 	}
@@ -162,18 +155,16 @@ func TestASheet(t *testing.T) {
 		{Prompt: prompt(50), Source: predict.Source{Client: "ann"}}}
 	now, same, sheet := int64(0), 0, Sheet{}
 	for range 3000 {
-		switch rng.IntN(8) {
+		switch rng.IntN(7) {
 		case 0:
 			lines[rng.IntN(2)].Learn(predict.Features{Prompt: 500, MaxTokens: 400}, predict.Observation{
 				Prompt: 400 + rng.IntN(300), Output: 1 + rng.IntN(400),
 				TTFT: time.Duration(1+rng.IntN(900)) * time.Millisecond, ITL: 9 * time.Millisecond})
 		case 1:
-			keeps.service = time.Duration(rng.IntN(9)) * time.Second
-		case 2:
 			r.Outputs.Learn(predict.Source{Client: "ann"}, rng.IntN(900), 300)
-		case 3:
+		case 2:
 			now += rng.Int64N(int64(time.Second))
-		case 4:
+		case 3:
 			tasks[rng.IntN(len(tasks))].Usual = market.Credits(rng.IntN(4)) * market.Credit
 		}
 		type pair struct{ got, want *estimate.Estimate }
@@ -202,12 +193,6 @@ func TestASheet(t *testing.T) {
 		t.Error("none was found that was asked for before")
 	}
 }
-
-// counted says of every prompt that it takes such a part of what its line says.
-type counted struct{ service time.Duration }
-
-func (c *counted) PrefillOf(line time.Duration) time.Duration { return line / max(1, c.service) }
-func (*counted) Computed(_, _ time.Duration)                  {}
 
 // How long an answer is expected to be is asked anew once a second, and is the same in between.
 func TestAnAnswerIsExpectedForASecond(t *testing.T) {

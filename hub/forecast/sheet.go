@@ -142,7 +142,6 @@ func (s *Sheet) Of(r *Room, now int64, c *Class, h estimate.Held) *estimate.Esti
 	i := find(s.was[:min(near, len(s.was))], c, h)
 	if i >= 0 && s.was[i].fits == x.fits && s.was[i].answer == x.answer {
 		x.Estimate = s.was[i].Estimate
-		c.keeps(&x.Estimate)
 		x.Worst = r.worst(t, c, &x.Estimate)
 	} else {
 		x.Estimate = r.Estimate(now, t, c, h)

@@ -88,7 +88,7 @@ func New(cfg *config.Config, t *turn.Turn, all *fleet.Room[*Agent], f *forecast.
 // NewAgent is an agent of which nothing is known but its id.
 func NewAgent(by *forecast.Room, id string) *Agent {
 	a := new(Agent)
-	by.Enrol(&a.Forecast, id, a, a.Service())
+	by.Enrol(&a.Forecast, id, a)
 	a.Keeps(&a.Forecast)
 	return a
 }

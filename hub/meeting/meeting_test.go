@@ -45,7 +45,7 @@ func newPlace(t *testing.T, agents ...string) *place {
 			Domains: []bus.DomainScore{{Domain: "math", Score: 0.8}},
 			Price: market.Price{Miss: market.Credit, Hit: market.Credit,
 				Out: market.Credits(4+i) * market.Credit}})
-		f.Register(&a.Forecast, &bus.Registration{}, true, a.Service())
+		f.Register(&a.Forecast, &bus.Registration{}, true)
 		a.Sell(0, true)
 	}
 	return p

@@ -249,17 +249,18 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
 
 ### What was switched off, and what it cost
 
-One part at a time, by three seeds (two worlds of tau by five): **crowd** is mtrag, quac, tau, rag and small
-at 0.9 and 1.1 of capacity, four tempers on mixed and two-speeds, and 128 callers; **cliff** is agents,
-mooncake, busy and chat-2, where agents is too noisy to tell less than a half. Level: welfare within its
-interval in each world, and 0.1 % apart on the mean of those of crowd. The same: to the last digit, in all but
-one or two worlds.
+One part at a time, by three seeds (two worlds of tau by five, busy by six and agents by ten where a figure
+stands): **crowd** is mtrag, quac, tau, rag and small at 0.9 and 1.1 of capacity, four tempers on mixed and
+two-speeds, and 128 callers; **cliff** is agents, mooncake, busy and chat-2, where agents is too noisy to tell
+less than a half by three. Level: welfare within its interval in each world, and 0.1 % apart on the mean of
+those of crowd. The same: to the last digit, in all but one or two worlds.
 
 | switched off | crowd | cliff | so |
 |---|---|---|---|
 | a stay by the task's own forecast | level | level | gone |
 | an interval for each size of forecast | the same | the same | gone |
 | fits that let a coefficient in again | the same | level | gone |
+| prompts shorter as their class's were | level | level | gone |
 | prompts at the rate seen, not by the line | level | mooncake -29 ± 66 % | stays: p99 there 53 s for 19 |
 | agents' word of prompts in hand | level | level | stays: forecasts a third worse on agents |
 | prewarmed text counted as engines count | tau -0.8 ± 1.1, -1.1 ± 1.5 % | the same | stays: p99 766 for 646 ms |
@@ -274,6 +275,10 @@ one or two worlds.
 | a pause between rounds | level | not played | stays: it bounds what rounds compute |
 | what an engine lost is forgotten | the same | the same | stays: no engine here loses any |
 | deadlines by the median first token | the same | the same | stays: nobody here has one |
+| what a task keeps a slot for by itself | level | mooncake -56 ± 7 % | stays: it bounds seats |
+| a slow agent is tried again | the same | the same | stays: no engine here turns |
+| what is left of a prompt, by the last first token | level | busy -1.8 ± 2.0 % | stays: forecasts a tenth worse |
+| tokens in the cache, in first tokens | level | agents +17 ± 15 % | stays: forecasts an eighth worse on agents |
 
 ## Other bars that are not reached
 
