@@ -2,6 +2,7 @@ package fire
 
 import (
 	"bufio"
+	"context"
 	"crypto/ed25519"
 	"encoding/base32"
 	"encoding/base64"
@@ -66,8 +67,33 @@ func lying(t *testing.T, lies *atomic.Bool) func(engine string) string {
 	}
 }
 
-// connect connects to the market's NATS with somebody's creds, and reads nothing after the first PONG.
-func (m *parts) connect(name string) net.Conn {
+// wire is a connection to the market's NATS of which nothing is read that is not waited for.
+type wire struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// flush waits until the server has taken in what was written, as its PONG says.
+func (c *wire) flush() error {
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	defer c.SetDeadline(time.Time{})
+	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+		return err
+	}
+	for {
+		switch line, err := c.in.ReadString('\n'); {
+		case err != nil:
+			return err
+		case line == "PONG\r\n":
+			return nil
+		case strings.HasPrefix(line, "-ERR"):
+			return fmt.Errorf("NATS says %s", line)
+		}
+	}
+}
+
+// connect connects to the market's NATS with somebody's creds.
+func (m *parts) connect(name string) *wire {
 	m.t.Helper()
 	text := string(must(os.ReadFile(filepath.Join(m.data, "auth/creds", name+".creds"))))
 	between := regexp.MustCompile(`-----BEGIN [A-Z ]+-----\s+(\S+)\s+-+END`).FindAllStringSubmatch(text, 2)
@@ -75,11 +101,11 @@ func (m *parts) connect(name string) net.Conn {
 		m.t.Fatalf("creds of %s: %d parts", name, len(between))
 	}
 	seed := must(base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(between[1][1]))[2:34]
-	c := must(net.Dial("tcp", m.nats))
-	m.t.Cleanup(func() { c.Close() })
-	in := bufio.NewReader(c)
+	conn := must(net.Dial("tcp", m.nats))
+	m.t.Cleanup(func() { conn.Close() })
+	c := &wire{conn, bufio.NewReader(conn)}
 	var info struct{ Nonce string }
-	line := must(in.ReadString('\n'))
+	line := must(c.in.ReadString('\n'))
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "INFO ")), &info); err != nil {
 		m.t.Fatalf("%s: %v", line, err)
 	}
@@ -87,9 +113,9 @@ func (m *parts) connect(name string) net.Conn {
 	connect := must(json.Marshal(map[string]any{"jwt": between[0][1], "name": name, "lang": "go",
 		"version": "1", "sig": base64.RawURLEncoding.EncodeToString(sig), "verbose": false, "pedantic": false,
 		"protocol": 1, "headers": true, "no_responders": true}))
-	fmt.Fprintf(c, "CONNECT %s\r\nPING\r\n", connect)
-	if line = must(in.ReadString('\n')); line != "PONG\r\n" {
-		m.t.Fatalf("NATS says %s", line)
+	fmt.Fprintf(c, "CONNECT %s\r\n", connect)
+	if err := c.flush(); err != nil {
+		m.t.Fatal(err)
 	}
 	return c
 }
@@ -98,11 +124,12 @@ func (m *parts) connect(name string) net.Conn {
 func (m *parts) publish(subject, reply string, data []byte, times int) {
 	c := m.connect("general")
 	defer c.Close()
-	go io.Copy(io.Discard, c)
 	for range times {
 		fmt.Fprintf(c, "PUB %s %s %d\r\n%s\r\n", subject, reply, len(data), data)
 	}
-	time.Sleep(100 * time.Millisecond)
+	if err := c.flush(); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // forged is a checkpoint that the key of a journal signs: of as many records as another, with another root.
@@ -256,7 +283,9 @@ func TestEachFaultOfARunningMarket(t *testing.T) {
 		m.souk("auth", "add", "client", "mute")
 		c := m.connect("mute")
 		fmt.Fprint(c, "SUB souk.v1.reply.mute.> 1\r\n")
-		time.Sleep(100 * time.Millisecond)
+		if err := c.flush(); err != nil {
+			t.Fatal(err)
+		}
 		m.publish("souk.v1.reply.mute.x.general", "", make([]byte, 512<<10), 128)
 		w.fires(tick, 20*time.Second, "SoukNATSSlow")
 		w.silent("a client that does not read")
@@ -332,8 +361,14 @@ func TestEachFaultOfARunningMarket(t *testing.T) {
 	})
 	t.Run("a hub that lives is written off", func(t *testing.T) {
 		m.signal(syscall.SIGSTOP, "hub-math")
-		for said := "refused now"; strings.Contains(said, "refused now"); time.Sleep(time.Second) {
-			said = m.souk("writeoff", "math", "--nats", "nats://"+m.nats)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for strings.Contains(m.souk("writeoff", "math", "--nats", "nats://"+m.nats), "refused now") {
+			select {
+			case <-ctx.Done():
+				t.Fatal("a minute after the hub stood still its write-off would still be refused")
+			case <-time.After(time.Second):
+			}
 		}
 		m.souk("writeoff", "math", "--yes", "--nats", "nats://"+m.nats)
 		m.signal(syscall.SIGCONT, "hub-math")
