@@ -18,8 +18,12 @@ func (a *answer) fail(why *refusal) {
 	}
 	copied := *why
 	copied.task = cmp.Or(copied.task, a.shape.ID)
-	if copied.code == bus.CodeUnknown && a.again {
+	switch {
+	case copied.code != bus.CodeUnknown:
+	case a.again:
 		copied.again = true // it is served once, however often it is asked for
+	default:
+		copied.message += "; asked for again it may be paid twice, which an Idempotency-Key prevents"
 	}
 	a.refused = a.paidInPart(&copied)
 	a.stop()
