@@ -29,9 +29,9 @@ souk_treasury_closed 0
 souk_credentials_expire_seconds{of="creds"} 7e6
 souk_agentd_state{agent="a",model="m",state="ready"} 1
 souk_agentd_claimed{agent="a",model="m"} 1
-souk_gateway_answers_total{model="m",code="ok"} @
-souk_gateway_answers_total{model="m",code="engine_failed"} 0
-souk_gateway_answers_total{model="m",code="bad_request"} @
+souk_gateway_answers_total{code="ok"} @
+souk_gateway_answers_total{code="engine_failed"} 0
+souk_gateway_answers_total{code="bad_request"} @
 souk_hub_slots{hub="math",model="m",state="free"} 4
 souk_hub_slots{hub="math",model="m",state="held"} 4
 souk_hub_open_tasks{hub="math",state="waiting"} 0
@@ -83,7 +83,7 @@ var ills = map[string]string{
 	"SoukEngineDown": "!souk_agentd_state{agent=\"a\",model=\"m\",state=\"ready\"}\n" +
 		`souk_agentd_state{agent="a",model="m",state="unhealthy"} 1`,
 	"SoukAgentUnsold": `souk_agentd_claimed{agent="a",model="m"} 0`,
-	"SoukAnswersFail": `souk_gateway_answers_total{model="m",code="engine_failed"} @`,
+	"SoukAnswersFail": `souk_gateway_answers_total{code="engine_failed"} @`,
 	"SoukCrowded": "souk_hub_slots{hub=\"math\",model=\"m\",state=\"free\"} 0\n" +
 		"souk_hub_open_tasks{hub=\"math\",state=\"waiting\"} 9\n" +
 		`souk_hub_wait_seconds_bucket{hub="math",le="10"} 0`,

@@ -158,17 +158,19 @@ func nodes() Dashboard {
 
 func gateways() Dashboard {
 	return Dashboard{Name: "gateway", Title: "Souk: gateway", Text: "HTTP, and the doors behind it.",
-		Filters: []Filter{{"model", "souk_gateway_answers_total"}},
+		Filters: []Filter{{"model", "souk_gateway_first_token_seconds_count"}},
 		Rows: []Row{
 			{"Answers", []Panel{
 				{"Requests", "A second, by endpoint and outcome.", Lines, PerSecond,
 					[]Line{{"{{route}} {{code}}", rate("souk_gateway_requests_total", "route, code")}}},
-				{"Answers", "A second, by model and outcome.", Lines, PerSecond,
-					[]Line{{"{{model}} {{code}}", rate(`souk_gateway_answers_total{model=~"$model"}`, "model, code")}}},
+				{"Answers", "A second, by outcome.", Lines, PerSecond,
+					[]Line{{"{{code}}", rate("souk_gateway_answers_total", "code")}}},
+				{"Models", "Answers a second that had a first token.", Lines, PerSecond,
+					[]Line{{"{{model}}", rate(`souk_gateway_first_token_seconds_count{model=~"$model"}`, "model")}}},
 				{"First token", "By model.", Lines, Seconds,
 					quantiles("souk_gateway_first_token_seconds", `{model=~"$model"}`, "model")},
-				{"Inter-token", "By model.", Lines, Seconds,
-					quantiles("souk_gateway_inter_token_seconds", `{model=~"$model"}`, "model")},
+				{"Inter-token", "Between tokens of an answer.", Lines, Seconds,
+					quantiles("souk_gateway_inter_token_seconds", "", "")},
 				{"Whole answers", "From a request until the end of its answer.", Lines, Seconds,
 					quantiles("souk_gateway_answer_seconds", "", "")},
 				{"Left", "Answers whose client left before their end.", Lines, PerSecond,

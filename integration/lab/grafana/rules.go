@@ -61,8 +61,6 @@ func Rules(records []Recording, alerts []Alert) ([]byte, error) {
 func Records() []Recording {
 	return []Recording{
 		{"hub:souk_hub_wait_seconds:p99", "histogram_quantile(0.99, sum by (hub, le) (rate(souk_hub_wait_seconds_bucket[5m])))"},
-		{"model:souk_gateway_first_token_seconds:p99", "histogram_quantile(0.99, sum by (model, le) " +
-			"(rate(souk_gateway_first_token_seconds_bucket[5m])))"},
 		{"souk_gateway_answers:failed_share", `sum(rate(souk_gateway_answers_total{code=~"engine_failed|agent_failed|` +
 			`timeout|unknown|internal|no_hub|unavailable|allotment_pending"}[5m])) / sum(rate(souk_gateway_answers_total[5m]))`},
 		{"hub:souk_hub_slots:held_share", `sum by (hub) (souk_hub_slots{state="held"}) / sum by (hub) (souk_hub_slots)`},
