@@ -635,20 +635,53 @@ func TestAGatewayEnds(t *testing.T) {
 	h.until("nothing is open", func() bool { return s.Stats().Open == 0 })
 }
 
+// late is a bus that brings a verdict on a task once it may.
+type late struct {
+	bus.Bus
+	may <-chan struct{}
+}
+
+func (b late) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	answer, err := b.Bus.Request(ctx, m)
+	if strings.HasPrefix(m.Subject, "souk.v1.task.") {
+		select {
+		case <-b.may:
+		case <-ctx.Done():
+			return bus.Msg{}, ctx.Err()
+		}
+	}
+	return answer, err
+}
+
 // The first byte comes when the market has not said a word for too long, and a refusal is an event then.
 func TestAWordThatIsLate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	h, _, _ := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1)).with(func(c *gateway.Config) {
+	h := start(t, one)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := make(chan struct{})
+	second, _, _ := h.withDeps(l, func(c *gateway.Config) {
 		c.VerdictWithin, c.CommentEvery = 50*time.Millisecond, 20*time.Millisecond
-	})
-	_, leave := h.reading(long(`,"stream":true`), h.key)
-	defer leave()
-	r := h.do("POST", "/v1/chat/completions", chat(fmt.Sprintf(`,"stream":true,"souk":{"deadline_ms":%d}`,
-		time.Now().Add(400*time.Millisecond).UnixMilli())), h.key)
-	if r.status != 200 || !strings.HasPrefix(r.body, ": ") || !strings.Contains(r.body, `data: {"error":`) {
-		t.Errorf("%d %s", r.status, r.body)
+	}, func(d *gateway.Deps) { d.Bus = late{d.Bus, may} })
+	r, err := http.DefaultClient.Do(second.request(t.Context(), "POST", "/v1/chat/completions",
+		chat(`,"stream":true,"souk":{"terms":{"max_price":0.000001}}`), h.key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	first := make([]byte, 2)
+	if _, err := io.ReadFull(r.Body, first); err != nil || r.StatusCode != 200 || string(first) != ": " {
+		t.Fatalf("%s %q, %v", r.Status, first, err)
+	}
+	close(may)
+	rest, err := io.ReadAll(r.Body)
+	if err != nil || !strings.Contains(string(rest), `data: {"error":`) ||
+		!strings.Contains(string(rest), `"code":"not_worth_it"`) {
+		t.Errorf("%v: %s", err, rest)
 	}
 }
 
