@@ -32,7 +32,8 @@ func passing(t *testing.T, words []Word) {
 }
 
 // A hub dies when it has written an award down and before it has told anyone. Started again it finds the hold
-// in its journal; the door asks it again, and the task is served under that hold, once.
+// in its journal; the door asks it again, the agent says that it never had the task, and the task is served
+// under a second hold, once.
 func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
 	t.Parallel()
 	f, ctx := begin(t, Plan{Agents: 1, Slots: 2})
@@ -56,8 +57,8 @@ func TestAHubDiesBetweenJournalAndDispatch(t *testing.T) {
 	must(t, hub.Start())
 	w := <-words
 	served(t, []Word{w})
-	if w.Result.Receipt == nil || !strings.HasSuffix(w.Result.Receipt.ID, "/1/0") {
-		t.Errorf("the receipt is %+v, want that of the first hold", w.Result.Receipt)
+	if w.Result.Receipt == nil || !strings.HasSuffix(w.Result.Receipt.ID, "/2/0") {
+		t.Errorf("the receipt is %+v, want that of the second hold", w.Result.Receipt)
 	}
 	end(t, ctx, f, []Word{w})
 }
