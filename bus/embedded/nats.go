@@ -112,6 +112,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		MaxPending: bus.MaxPending, NoFastProducerStall: true,
 		MaxConn: maxConnections, MaxSubTokens: maxSubTokens,
 		PingInterval: serverPing, MaxPingsOut: serverPings,
+		// Else a ping of its own after two seconds would come before the answer to who is refused late, and
+		// clients take it for an error.
+		DisableShortFirstPing: true,
 	}
 	var guard *natsGuard
 	if a := config.Auth; a != nil {

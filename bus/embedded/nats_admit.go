@@ -19,7 +19,7 @@ type token [sha256.Size]byte
 const maxTokens = 8
 
 // answerIn bounds how long a refused process waits for the answer on its own connection: it comes again as
-// soon as it has heard. After two seconds the server sends a ping, which clients take for no answer.
+// soon as it has heard. Clients wait for two seconds by themselves.
 const answerIn = 1500 * time.Millisecond
 
 // Check reports whether a connection is let in. The server asks on that connection's own goroutine, with no
