@@ -41,8 +41,6 @@ var (
 		"for a while.")
 	agentdBlocks = families.Gauge("souk_agentd_cache_blocks", "Blocks that the engine's cache is known to hold.", "agent",
 		"model")
-	agentdAwaited = families.Counter("souk_agentd_leases_awaited_total", "Leases of all agents waited for whose holder "+
-		"nothing proved to have ended.")
 )
 
 const booting = "booting" // the engine is not ready yet
@@ -97,5 +95,4 @@ func one(say metrics.Say, a *agentd.AgentStats) {
 	say(agentdCaught, float64(caught))
 	say(agentdPoliciesOff, float64(off))
 	count(agentdBlocks, int64(a.Cache.Blocks))
-	say(agentdAwaited, float64(a.Awaited))
 }

@@ -21,10 +21,8 @@ var (
 	doorRetried = families.Counter("souk_door_retried_total", "Tasks that one hub refused and the next was asked for.")
 	doorResumed = families.Counter("souk_door_resumed_total", "Silent agents that were asked to repeat their answer.")
 	doorAgain   = families.Counter("souk_door_repeated_total", "Requests that their readers sent once more.")
-	doorStray   = families.Counter("souk_door_stray_total", "Answers that nobody waited for, and requests without a reply "+
-		"subject.")
-	doorQuotes = families.Counter("souk_door_quotes_total", "Quotes given, ok, and refused, by the reason.", "code")
-	doorEnds   = families.Counter("souk_door_session_ends_total", "Sessions said to have ended, ok, and what was not "+
+	doorQuotes  = families.Counter("souk_door_quotes_total", "Quotes given, ok, and refused, by the reason.", "code")
+	doorEnds    = families.Counter("souk_door_session_ends_total", "Sessions said to have ended, ok, and what was not "+
 		"understood.", "code")
 	doorOpen    = families.Gauge("souk_door_open_tasks", "Tasks in hand.")
 	doorClients = families.Gauge("souk_door_open_clients", "Clients that have tasks in hand.")
@@ -54,7 +52,6 @@ func (s *Server) observe() {
 		say(doorRetried, float64(st.Retried))
 		say(doorResumed, float64(st.Resumed))
 		say(doorAgain, float64(st.Repeated))
-		say(doorStray, float64(st.Stray))
 		codes(doorQuotes, st.Quoted)
 		codes(doorEnds, st.Ended)
 		say(doorOpen, float64(st.Open))

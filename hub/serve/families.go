@@ -20,7 +20,6 @@ var (
 		"nobody leads.")
 	hubFaults = families.Counter("souk_hub_faults_total", "What must not happen and did: a fault of the hub's own.")
 
-	hubArrived   = families.Counter("souk_hub_arrived_total", "Tasks that came, repeats aside.")
 	hubTasks     = families.Counter("souk_hub_tasks_total", "Last words to tasks, by outcome: ok is served.", "code")
 	hubOpenTasks = families.Gauge("souk_hub_open_tasks", "Tasks in hand: waiting for a slot or money, or held, with an "+
 		"agent.", "state")
@@ -51,14 +50,12 @@ var (
 		"model")
 	hubPremium = families.Counter("souk_hub_premium_credits_total", "Credits paid beside the cost, the flat fee included.",
 		"model")
-	hubFee    = families.Counter("souk_hub_fee_credits_total", "Of these the flat fee.")
 	hubVoids  = families.Counter("souk_hub_voids_total", "Holds that ended without payment, by the reason.", "code")
 	hubFailed = families.Counter("souk_hub_agent_failures_total", "What agents did not do as they should: refused, "+
 		"unanswered, failed, expired, dead (nobody listened any more), differing (a claim that the rule does not bear "+
 		"out).", "kind")
 	hubMoved = families.Counter("souk_hub_moved_total", "Tasks that another agent got: as theirs failed before anything "+
 		"was delivered, or as its first token was late (hedged).", "why")
-	hubLate    = families.Counter("souk_hub_late_total", "Completions of holds that had ended: repeats, or too late.")
 	hubBalance = families.Gauge("souk_hub_credits", "Credits in the hub's book: available to clients' tasks and held for "+
 		"them, payable to agents, surplus of premiums, flat fees.", "account")
 
@@ -73,8 +70,6 @@ var (
 
 	hubRejected = families.Counter("souk_hub_rejected_total", "Messages that meant nothing to the hub.")
 	hubDropped  = families.Counter("souk_hub_dropped_total", "Messages that found its queue full.")
-	hubAwaited  = families.Counter("souk_hub_leases_awaited_total", "Leaderships waited for whose holder nothing proved to "+
-		"have ended.")
 )
 
 // Upper bounds of histograms, in seconds: of the hub's own work, and of what tasks wait.
@@ -105,7 +100,6 @@ func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Totals) {
 
 	say(hubLeading, metrics.Bool(leads))
 	count(hubFaults, st.Faults)
-	count(hubArrived, st.Arrived)
 	count(hubTasks, 0, metrics.Code(""))
 	codes(hubTasks, st.Tasks)
 	say(hubOpenTasks, float64(st.Open-st.Holds), "waiting")
@@ -122,12 +116,10 @@ func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Totals) {
 		credits(hubCost, m.Cost, m.Model)
 		credits(hubPremium, m.Premium, m.Model)
 	}
-	credits(hubFee, st.Fee)
 	codes(hubVoids, st.Voids)
 	sayAgents(say, st.Agents)
 	count(hubMoved, st.Moved-st.Hedged, "failed")
 	count(hubMoved, st.Hedged, "hedged")
-	count(hubLate, st.Late)
 	credits(hubBalance, sums.Avail, "available")
 	credits(hubBalance, sums.Held, "held")
 	credits(hubBalance, sums.Payable, "payable")
@@ -147,7 +139,6 @@ func sayAll(say metrics.Say, leads bool, st Stats, sums ledger.Totals) {
 	say(hubPoliciesOff, float64(off))
 	count(hubRejected, st.Rejected)
 	count(hubDropped, st.Dropped)
-	count(hubAwaited, st.Awaited)
 }
 
 // sayAgents says what the agents have now, by model, and what they did not do as they should.

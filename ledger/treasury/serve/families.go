@@ -21,13 +21,10 @@ var (
 		"/readyz says why, else 0.")
 	treasuryDenied = families.Gauge("souk_treasury_hubs_denied", "Hubs that contradict the treasury's journal alone, and "+
 		"are refused.")
-	treasuryEnded   = families.Gauge("souk_treasury_hubs_ended", "Hubs whose journals are closed.")
 	treasuryClients = families.Gauge("souk_treasury_clients", "Clients by the money that they have here and no hub has: "+
 		"none, low (less than a credit), or more.", "balance")
 	treasuryCredits = families.Gauge("souk_treasury_credits", "Credits in the treasury's book: prepaid by clients, and with "+
 		"hubs.", "account")
-	treasuryAwaited = families.Counter("souk_treasury_leases_awaited_total", "Leaderships waited for whose holder nothing "+
-		"proved to have ended.")
 )
 
 // observe has a collector read what the treasury counts.
@@ -44,14 +41,12 @@ func (s *Server) observe() {
 		say(treasuryPending, float64(len(s.queue)))
 		say(treasuryClosed, metrics.Bool(s.t.Closed() != ""))
 		say(treasuryDenied, float64(len(s.t.Denied())))
-		say(treasuryEnded, float64(s.t.Book().EndedHubs()))
 		sums := s.t.Book().Totals()
 		say(treasuryClients, float64(sums.Empty), "none")
 		say(treasuryClients, float64(sums.Low), "low")
 		say(treasuryClients, float64(sums.Clients-sums.Empty-sums.Low), "more")
 		say(treasuryCredits, metrics.Credits(sums.Prepaid), "prepaid")
 		say(treasuryCredits, metrics.Credits(sums.Clearing), "hubs")
-		say(treasuryAwaited, float64(s.stands.Awaited()))
 	})
 }
 
