@@ -212,7 +212,7 @@ func (n *Node) takes(h *hold) {
 	a, t, now, x := h.Agent, h.Whose, n.turn.Nano(), &h.Expected
 	work, ttft := n.Forecasts.Sends(now, &t.Asks, &a.Forecast, x, &h.Rec, a.Load(now))
 	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now()) // though it was sent before, if it is taken up again
-	a.Computes(now, x.Features.Counted, work, ttft, h.Rec.Output, n.Forecasts.ITL(a.Forecast.Line()))
+	a.Computes(now, x.Features.Counted, work, ttft)
 }
 
 // prewarm puts the text that the last task began with on an idle agent, if that is expected to save more than

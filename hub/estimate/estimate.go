@@ -71,7 +71,7 @@ type Load struct {
 	Left     time.Duration
 	Waiting  int // tasks that have none
 	Decoding int // tasks that have theirs
-	Resident int // tokens of these in its cache
+	Resident int // tokens of the prompts of these
 }
 
 // Delay is the time that an agent's load adds to a first token: in all, and by the prompts before it.

@@ -147,9 +147,9 @@ func (a *Agent) Begin(client, task string, now time.Time) {
 }
 
 // Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
-func (a *Agent) Computes(now int64, prompt int, work, ttft time.Duration, output int, itl time.Duration) {
+func (a *Agent) Computes(now int64, prompt int, work, ttft time.Duration) {
 	x := &a.runs[len(a.runs)-1]
-	x.work, x.job = work, a.queue.Sent(now, prompt, work, ttft, output, itl)
+	x.work, x.job = work, a.queue.Sent(now, prompt, work, ttft)
 }
 
 // Computed records the time to the first token of a task that was served; 0: not known.

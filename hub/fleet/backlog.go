@@ -72,7 +72,7 @@ const promptTokens, leastPrompt = 25, 2500
 func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) (first, all time.Duration) {
 	token, beside, ahead := r.Slowest(a), max(0, a.reg.Slots-1), prompt
 	for i := range a.queue.jobs {
-		ahead += a.queue.jobs[i].resident
+		ahead += a.queue.jobs[i].prompt
 	}
 	first, known := a.pace.AtMost(ahead)
 	if !known || a.restarted {

@@ -36,7 +36,7 @@ func TestBacklog(t *testing.T) {
 		t.Error("an idle agent has something in hand")
 	}
 	a.Begin("ann", "long", y.turn.Now())
-	a.Computes(now, 1000, time.Second, time.Second, 10, time.Millisecond)
+	a.Computes(now, 1000, time.Second, time.Second)
 	if got := a.Backlog(now); got.Queue != time.Second || got.All != got.Queue {
 		t.Errorf("behind a prompt of a second: %+v", got)
 	}
@@ -96,7 +96,7 @@ func TestHowLongAnAnswerMayTake(t *testing.T) {
 		a.reg.FirstMS = c.says.Milliseconds()
 		if c.before > 0 {
 			a.Begin("ann", "before", y.turn.Now())
-			a.Computes(y.turn.Nano(), c.before, s, s, 10, ms)
+			a.Computes(y.turn.Nano(), c.before, s, s)
 		}
 		if first, got := y.Within(a, c.prompt, 10); got != c.within || first >= got {
 			t.Errorf("%s: ten tokens may take %v, and the first %v, want %v", c.name, got, first, c.within)

@@ -17,13 +17,11 @@ type Queue struct {
 }
 
 type job struct {
-	number   uint64
-	sent     int64
-	first    int64         // when its first token is expected
-	work     time.Duration // to compute its prompt
-	resident int           // tokens of its prompt
-	token    time.Duration // between tokens of its answer
-	most     int           // tokens of its answer
+	number uint64
+	sent   int64
+	first  int64         // when its first token is expected
+	work   time.Duration // to compute its prompt
+	prompt int           // tokens of that
 }
 
 // Load returns the agent's load. The rest of the prompt that is computed now is the mean of two estimates: by
@@ -35,10 +33,7 @@ func (q *Queue) Load(now int64) (l estimate.Load) {
 		j := &q.jobs[i]
 		if j.first <= now {
 			l.Decoding++
-			l.Resident += j.resident
-			if j.token > 0 {
-				l.Resident += int(min(int64(j.most), (now-j.first)/int64(j.token)))
-			}
+			l.Resident += j.prompt
 			began = max(began, j.first)
 			continue
 		}
@@ -54,12 +49,12 @@ func (q *Queue) Load(now int64) (l estimate.Load) {
 	return l
 }
 
-// Sent takes in a dispatch: its prompt's tokens, the time to compute what of them is not cached, when its
-// first token is expected, and how long and fast its answer is to be. It returns its number.
-func (q *Queue) Sent(now int64, prompt int, work, ttft time.Duration, output int, itl time.Duration) uint64 {
+// Sent takes in a dispatch: its prompt's tokens, the time to compute what of them is not cached, and when its
+// first token is expected. It returns its number.
+func (q *Queue) Sent(now int64, prompt int, work, ttft time.Duration) uint64 {
 	q.sent++
 	q.jobs = append(q.jobs, job{number: q.sent, sent: now, first: now + int64(max(0, ttft)),
-		work: max(0, work), resident: prompt, token: itl, most: output})
+		work: max(0, work), prompt: prompt})
 	return q.sent
 }
 

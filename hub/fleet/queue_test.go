@@ -25,25 +25,25 @@ func TestWhatIsLeftBeforeAPrompt(t *testing.T) {
 		}
 	}
 	says(10*s, 0, 0, 0, 0)
-	long := q.Sent(10*s, 9000, 2*time.Second, 2100*time.Millisecond, 100, 50*time.Millisecond)
+	long := q.Sent(10*s, 9000, 2*time.Second, 2100*time.Millisecond)
 	says(10*s, 2*time.Second, 1, 0, 0)
 	says(11*s, 1050*time.Millisecond, 1, 0, 0) // between 1 s and 1.1 s
-	q.Sent(11*s, 500, 100*time.Millisecond, 1200*time.Millisecond, 4, 50*time.Millisecond)
+	q.Sent(11*s, 500, 100*time.Millisecond, 1200*time.Millisecond)
 	says(11*s, 1150*time.Millisecond, 2, 0, 0)
 	says(12*s+s/10, 100*time.Millisecond, 1, 1, 9000) // the first has its first token, as was forecast
-	says(13*s, 0, 0, 2, 9000+18+500+4)                // and no answer is longer than it may be
+	says(13*s, 0, 0, 2, 9000+500)
 	q.Ended(long, 0)
-	says(13*s, 0, 0, 1, 504)
+	says(13*s, 0, 0, 1, 500)
 	q.Ended(long, 0) // again
-	says(13*s, 0, 0, 1, 504)
+	says(13*s, 0, 0, 1, 500)
 }
 
 // A completion that says when the first token came counts as one: the engine has gone on since with what is
 // behind it.
 func TestAFirstTokenThatIsKnown(t *testing.T) {
 	var q Queue
-	a := q.Sent(0, 100, time.Second, time.Second, 10, 0)
-	q.Sent(0, 100, time.Second, 2*time.Second, 10, 0)
+	a := q.Sent(0, 100, time.Second, time.Second)
+	q.Sent(0, 100, time.Second, 2*time.Second)
 	q.Ended(a, 300*time.Millisecond)
 	if got := q.Load(int64(500 * time.Millisecond)); got.Left != 900*time.Millisecond {
 		t.Errorf("%v are left, want a second less half of the 200 ms since the first token", got.Left)
@@ -72,9 +72,9 @@ func TestAnyQueue(t *testing.T) {
 			} else {
 				work, ttft := time.Duration(r.Int64N(int64(time.Second)))-time.Second/4,
 					time.Duration(r.Int64N(int64(time.Second)))-time.Second/4
-				prompt, output, itl := r.IntN(9000), r.IntN(100), time.Duration(r.Int64N(1e8))
-				open = append(open, q.Sent(now, prompt, work, ttft, output, itl))
-				later.Sent(now+hour, prompt, work, ttft, output, itl)
+				prompt := r.IntN(9000)
+				open = append(open, q.Sent(now, prompt, work, ttft))
+				later.Sent(now+hour, prompt, work, ttft)
 			}
 			at := now + r.Int64N(int64(time.Second))
 			l := q.Load(at)
@@ -95,9 +95,9 @@ func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
 	const s = int64(time.Second)
 	q := Queue{}
 	for range 3 {
-		q.Sent(0, 1000, s0, s0, 100, 0)
+		q.Sent(0, 1000, s0, s0)
 	}
-	q.Sent(5*s, 1000, s0, 3*s0, 100, 0)
+	q.Sent(5*s, 1000, s0, 3*s0)
 	says := func(why string, now int64, want estimate.Load) {
 		t.Helper()
 		if l := q.Load(now); l != want {
@@ -112,7 +112,7 @@ func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
 	says("and the last is as late as those before it", 8*s+s/2+1, load(s0-1, 1, 3, 3000))
 	q.Said(6*s, 6*s, 2)
 	says("one has begun since", 6*s, load(2*s0, 2, 2, 2000))
-	q.Sent(6*s, 1000, s0, 9*s0, 100, 0)
+	q.Sent(6*s, 1000, s0, 9*s0)
 	q.Said(6*s, 6*s, 0)
 	says("all but the last, of which it has not heard, have begun", 6*s, load(s0, 1, 4, 4000))
 	q.Said(6*s, 0, 1000)

@@ -84,7 +84,7 @@ func (y *yard) serve(a *Agent, n int, kept, prompt time.Duration) {
 	for i := range n {
 		task := fmt.Sprint(y.turn.Now(), i)
 		a.Begin("ann", task, y.turn.Now())
-		a.Computes(y.turn.Nano(), 1000, prompt, prompt, 10, time.Millisecond)
+		a.Computes(y.turn.Nano(), 1000, prompt, prompt)
 		y.pass(kept)
 		a.Computed("ann", task, prompt)
 		a.Kept("ann", task, kept)

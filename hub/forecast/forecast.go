@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"souk/bus"
 	"souk/hub/estimate"
@@ -104,11 +103,6 @@ func (r *Room) worst(t *Task, c *Class, e *estimate.Estimate) market.Credits {
 	}
 	return max(e.Cost, e.Floor, most)
 }
-
-const usualITL = 25 * time.Millisecond // of an agent of which no answer was seen
-
-// ITL is the mean time between tokens of agents that are forecast so; where none was seen, a usual one.
-func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), usualITL) }
 
 // obstacle returns why a task may not go to an agent, slots aside.
 func (t *Task) obstacle(a *Agent, c *Class) estimate.Obstacle {

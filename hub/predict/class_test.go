@@ -250,7 +250,7 @@ func TestAgentsChangeTheirClass(t *testing.T) {
 		f := m.Forecast(cold)
 		f.Low, f.High, f.wide = 0, 0, false // which are their classes'
 		// what fades and is divided again is equal but for the last digits
-		f.TTFT, f.ITL = f.TTFT.Round(time.Microsecond), f.ITL.Round(time.Microsecond)
+		f.TTFT = f.TTFT.Round(time.Microsecond)
 		return f
 	}
 	fresh := forecast(all[0])

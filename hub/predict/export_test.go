@@ -10,6 +10,9 @@ func (m *Means) OwnITL() time.Duration {
 	return span(m.Seen.ITL.value())
 }
 
+// ITL is the mean time between tokens of the class; 0 while none was measured.
+func (l Line) ITL() time.Duration { return span(l.class.ITL) }
+
 // LatestFirst returns the time by which 999 in 1000 first tokens with such a forecast have come, once two
 // hundred of about that size were seen.
 func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {

@@ -40,7 +40,7 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 			fmt.Fprintf(h, "%x%x", m.class.Coef, m.Own)
 			fmt.Fprintln(h, m.Tokens(f.Prompt), int64(m.Forecast(f).TTFT), m.Forecast(f).Output,
 				int64(m.SlowestITL()), int64(m.Line().ITL()), int64(m.Forecast(f).Low),
-				int64(m.Forecast(f).High), int64(m.Forecast(f).ITL))
+				int64(m.Forecast(f).High), int64(m.Token(f.Load)))
 		}
 	}
 	golden.Check(t, "forecasts", fmt.Sprintf("%x", h.Sum(nil)))

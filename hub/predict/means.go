@@ -92,9 +92,7 @@ func (c *Class) prompt(estimate int) int {
 // Forecast returns the expected need of a task with these features.
 func (m *Means) Forecast(f Features) Forecast {
 	first, work, output := m.Line().Idle(f)
-	to := m.Timed(first, work, output, m.Delay(f.Load))
-	to.ITL = m.Token(f.Load)
-	return to
+	return m.Timed(first, work, output, m.Delay(f.Load))
 }
 
 // First returns the expected first token of a task with these features, as Forecast does.
@@ -110,7 +108,7 @@ func (m *Means) Typical() bool {
 	return o.Weight == 0 || o.value() >= m.class.Least && o.value() <= m.class.Most
 }
 
-// Timed is Forecast without the time between tokens, of a task whose idle figures and delay are given.
+// Timed is Forecast of a task whose idle figures and delay are given.
 func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
 	to := Forecast{TTFT: m.Line().Later(first, work, delay), Output: output}
 	m.around(&to)
@@ -254,9 +252,6 @@ func (l Line) Work(uncached, cached int) time.Duration {
 	takes, _ := l.along().alone(0, uncached, cached)
 	return span(takes / 1000)
 }
-
-// ITL is the mean time between tokens of the class; 0 while none was measured.
-func (l Line) ITL() time.Duration { return span(l.class.ITL) }
 
 // Fits counts how often what m is forecast by was made anew.
 func (m *Means) Fits() uint64 { return m.class.Fits }

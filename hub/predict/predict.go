@@ -30,7 +30,6 @@ type Forecast struct {
 	Output int           // tokens, 0 to MaxTokens
 	// nine tenths of the answers of late came within so much of what was forecast
 	Low, High time.Duration
-	ITL       time.Duration // between tokens, beside what is in hand; 0: none was measured
 
 	wide bool // the interval is of no known width
 }

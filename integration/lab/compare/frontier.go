@@ -260,6 +260,7 @@ those of crowd. The same: to the last digit, in all but one or two worlds.
 | a stay by the task's own forecast | level | level | gone |
 | an interval for each size of forecast | the same | the same | gone |
 | fits that let a coefficient in again | the same | level | gone |
+| answers counted with the prompts in a cache | level | level | gone |
 | prompts shorter as their class's were | level | level | gone |
 | prompts at the rate seen, not by the line | level | mooncake -29 ± 66 % | stays: p99 there 53 s for 19 |
 | agents' word of prompts in hand | level | level | stays: forecasts a third worse on agents |
@@ -271,11 +272,17 @@ those of crowd. The same: to the last digit, in all but one or two worlds.
 | pairs of tokens, tokens in the cache | level | level | stays: long prompts are forecast by these |
 | lengths by role; by session | level; level | level; not played | stays: bills are quoted by these |
 | no end expected of what runs thrice as long | level | level | stays: what hangs ends nothing |
-| batches of 16 tasks or 10 ms | the same | not played | stays: the paper's |
+| batches of 16 tasks or 10 ms | level | level | stays: the paper's |
 | a pause between rounds | level | not played | stays: it bounds what rounds compute |
 | what an engine lost is forgotten | the same | the same | stays: no engine here loses any |
 | deadlines by the median first token | the same | the same | stays: nobody here has one |
-| what a task keeps a slot for by itself | level | mooncake -56 ± 7 % | stays: it bounds seats |
+| intervals that follow how many came within | the same | the same | stays: .885 came within, for .900 |
+| answers that are far off wait for one that is not | the same | the same | stays: a guard against lies |
+| an agent that differs has a line of its own | level | level | stays: a guard against lies |
+| engines that turn are noticed | the same | level | stays: none turns here |
+| an agent's word that prompts are late | level | level | stays: forecasts a third worse on long |
+| what a task keeps a slot for by itself, in prices | level | mooncake -2.4 ± 8.9 % | stays: p99 there 33 s for 23 |
+| what a task keeps a slot for by itself, in seats | level | mooncake -56 ± 7 % | stays: it bounds seats |
 | a slow agent is tried again | the same | the same | stays: no engine here turns |
 | what is left of a prompt, by the last first token | level | busy -1.8 ± 2.0 % | stays: forecasts a tenth worse |
 | tokens in the cache, in first tokens | level | agents +17 ± 15 % | stays: forecasts an eighth worse on agents |

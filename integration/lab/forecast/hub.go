@@ -100,7 +100,7 @@ func (c *counted) Learn(x, slopes []float64, left, weight float64) {
 func (o *own) Sent(v *View, t *Task, e Expected) {
 	m := o.agents[t.Agent]
 	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt,
-		m.Line().Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
+		m.Line().Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT)
 }
 
 func (o *own) Ended(v *View, t *Task, e Expected) {
