@@ -34,7 +34,6 @@ func (x holding) Spoke(s *settle.Hold, m bus.Message) {
 			Ran: x.turn.Now().Sub(h.Sent)}
 		if first, ok := x.Forecasts.Answered(x.turn.Nano(), &h.Whose.Asks, &h.Agent.Forecast, &y); ok {
 			h.Agent.Computed(h.Rec.Client, h.Rec.Task, first)
-			// only now: of a prompt in hand nobody is to learn how much of it was cached
 			h.Agent.Service().Computed(h.Expected.Computes)
 		}
 	case *bus.DispatchReply:

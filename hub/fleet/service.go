@@ -30,7 +30,8 @@ func (s *Service) Own() time.Duration  { return cmp.Or(s.own, usualService) }
 // Prefill returns how long a task's prompt is computed on average.
 func (s *Service) Prefill() time.Duration { return s.prefill }
 
-// Computed takes in for how long a prompt was computed.
+// Computed takes in for how long a prompt was computed, once its task has ended: of one in hand nobody is to
+// learn how much of it was cached.
 func (s *Service) Computed(takes time.Duration) { s.prefill = mean(s.prefill, takes) }
 
 // Kept takes in how long a task kept its slot.

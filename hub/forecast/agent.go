@@ -135,7 +135,8 @@ const mostClasses = 1 << 12
 
 // find finds it where what makes it may have changed.
 func (r *Room) find(a *Agent) *Class {
-	line, ranges, fits, reg := a.Line(), a.Ranges(), a.Fits(), a.Reg()
+	line, ranges, reg := a.Line(), a.Ranges(), a.Reg()
+	fits := line.Fits()
 	if a.class != nil && a.class.Line == line && a.class.Ranges == ranges {
 		if !r.aside {
 			a.fits = fits

@@ -227,7 +227,7 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 		Price:  a.Reg().Price,
 		Prompt: e.Prompt, Cached: e.Cached, Output: e.Output, MaxTokens: e.MaxTokens,
 		Expires: h.Expires.UnixNano(), Boot: a.Reg().Boot, Digest: t.Digest(),
-		Asserted: a.Forecast.Cache.Asserted(&t.Msg.Prompt, a.Forecast.Tokens(t.Msg.Prompt.Tokens)),
+		Asserted: a.Forecast.Cache.Asserted(&t.Msg.Prompt, a.Forecast.Line().Tokens(t.Msg.Prompt.Tokens)),
 	}
 	h.Rec.Reader, h.Rec.Token, _ = bus.ReaderOf(t.Msg.Reply)
 	if h.Rec.Reader == h.Rec.Client && h.Rec.Token == h.Rec.Task {

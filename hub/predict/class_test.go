@@ -203,7 +203,7 @@ func TestALyingAgentOfAClass(t *testing.T) {
 			for what, uncached := range map[string]int{"cold": 2000, "warm": 100} {
 				forecast := func(m *Means) Forecast {
 					f := cold
-					f.Cached = m.Tokens(f.Prompt) - uncached
+					f.Cached = m.Line().Tokens(f.Prompt) - uncached
 					return m.Forecast(f)
 				}
 				want, got := forecast(honest[0]), forecast(all[0])
@@ -218,7 +218,7 @@ func TestALyingAgentOfAClass(t *testing.T) {
 			if itl := all[0].Line().ITL(); itl < 8*time.Millisecond || itl > 12*time.Millisecond {
 				t.Errorf("%s, %d times: %v a token, not 10 ms", name, often, itl)
 			}
-			if n := all[0].Tokens(1000); n < 800 || n > 1250 {
+			if n := all[0].Line().Tokens(1000); n < 800 || n > 1250 {
 				t.Errorf("%s, %d times: 1000 tokens are %d", name, often, n)
 			}
 		}
@@ -397,8 +397,8 @@ func TestALineStands(t *testing.T) {
 		{"it is alone", func() { classes.Leave(a) }},
 		{"it comes back", func() { classes.Enter(Key{Model: "tiny"}, a) }},
 	} {
-		line, fits := a.Line(), a.Fits()
-		if line.Fits() != fits || line.Tokens(100) != a.Tokens(100) {
+		line, fits := a.Line(), a.Line().Fits()
+		if line != a.Line() {
 			t.Fatalf("%s: a line does not stand that was asked for just now", test.name)
 		}
 		if test.moves(); line.Fits() == fits && a.Line() != line {

@@ -56,12 +56,12 @@ func TestFitsTellWhenALineSaysOtherwise(t *testing.T) {
 			for i, m := range all {
 				var now []says
 				for _, f := range asked {
-					x := says{tokens: m.Tokens(f.Prompt),
+					x := says{tokens: m.Line().Tokens(f.Prompt),
 						delay: m.Delay(Load{Left: time.Second, Waiting: 2, Decoding: 3, Resident: 4000})}
 					x.first, x.work, x.output = m.Line().Idle(f)
 					now = append(now, x)
 				}
-				fits := m.Fits()
+				fits := m.Line().Fits()
 				before, known := was[i][fits]
 				switch {
 				case fits < latest[i]:

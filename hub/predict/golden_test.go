@@ -38,7 +38,7 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 			f.Load = Load{Left: time.Duration(rng.Int64N(int64(time.Second))), Decoding: rng.IntN(16),
 				Resident: rng.IntN(50_000)}
 			fmt.Fprintf(h, "%x%x", m.class.Coef, m.Own)
-			fmt.Fprintln(h, m.Tokens(f.Prompt), int64(m.Forecast(f).TTFT), m.Forecast(f).Output,
+			fmt.Fprintln(h, m.Line().Tokens(f.Prompt), int64(m.Forecast(f).TTFT), m.Forecast(f).Output,
 				int64(m.SlowestITL()), int64(m.Line().ITL()), int64(m.Forecast(f).Low),
 				int64(m.Forecast(f).High), int64(m.Token(f.Load)))
 		}

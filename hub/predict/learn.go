@@ -89,7 +89,7 @@ func (m *Means) Learn(f Features, o Observation) {
 			cached = f.Cached
 		}
 		x := at(max(1, o.Prompt-cached), min(max(0, cached), max(0, o.Prompt)), f.Load)
-		odd := m.class.odd(m, cmp.Or(f.Counted, m.class.prompt(f.Prompt)), o.Prompt)
+		odd := m.class.odd(m, cmp.Or(f.Counted, m.Line().Tokens(f.Prompt)), o.Prompt)
 		expected := m.line().along(&x)
 		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), expected)
 		weight := 1.0

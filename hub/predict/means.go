@@ -79,16 +79,6 @@ func NewMeans() *Means {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Tokens returns the tokens that the agent is expected to count in a prompt, given the door's estimate.
-func (m *Means) Tokens(estimate int) int { return m.class.prompt(estimate) }
-
-func (c *Class) prompt(estimate int) int {
-	if estimate <= 0 {
-		return 0
-	}
-	return max(1, int(math.Floor(0.5+float64(float64(estimate)*c.Ratio))))
-}
-
 // Forecast returns the expected need of a task with these features.
 func (m *Means) Forecast(f Features) Forecast {
 	first, work, output := m.Line().Idle(f)
@@ -196,7 +186,7 @@ type Line struct {
 	own   *Means // nil: the class's
 }
 
-// Line is the one that m is forecast by. It says the same until [Means.Fits] changes.
+// Line is the one that m is forecast by. It says the same until [Line.Fits] changes.
 func (m *Means) Line() Line {
 	if m.Differs && !m.Tried {
 		return Line{m.class, m}
@@ -204,11 +194,16 @@ func (m *Means) Line() Line {
 	return Line{m.class, nil}
 }
 
-// Fits is [Means.Fits] of the agents that are forecast so.
+// Fits counts how often what agents of the class are forecast by was made anew.
 func (l Line) Fits() uint64 { return l.class.Fits }
 
 // Tokens expects how many tokens there are in a prompt that the door estimated at so many.
-func (l Line) Tokens(estimate int) int { return l.class.prompt(estimate) }
+func (l Line) Tokens(estimate int) int {
+	if estimate <= 0 {
+		return 0
+	}
+	return max(1, int(math.Floor(0.5+float64(float64(estimate)*l.class.Ratio))))
+}
 
 // Usual returns the usual length of an answer of at most so many tokens, at agents of the class.
 func (l Line) Usual(most int) int {
@@ -253,9 +248,6 @@ func (l Line) Work(uncached, cached int) time.Duration {
 	return span(takes / 1000)
 }
 
-// Fits counts how often what m is forecast by was made anew.
-func (m *Means) Fits() uint64 { return m.class.Fits }
-
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.Slowest) }
 
@@ -286,5 +278,5 @@ func (m *Means) Half(forecast time.Duration) time.Duration {
 // Ranges tells whether answers of agents are held against the same: then Half says the same of one forecast.
 type Ranges struct{ of *spread }
 
-// Ranges are the same until something is learned of the agent or [Means.Fits] changes.
+// Ranges are the same until something is learned of the agent or [Line.Fits] changes.
 func (m *Means) Ranges() Ranges { return Ranges{m.seenRanges()} }

@@ -41,7 +41,7 @@ func TestLearnsAnEngine(t *testing.T) {
 		o.TTFT = time.Duration(float64(engine(actual-f.Cached, f.Decoding)) * (0.9 + 0.2*r.Float64()))
 		m.Learn(f, o)
 	}
-	if got := m.Tokens(1000); got < 1240 || got > 1255 {
+	if got := m.Line().Tokens(1000); got < 1240 || got > 1255 {
 		t.Errorf("1000 estimated tokens = %d, want about 1250", got)
 	}
 	for _, c := range []struct{ prompt, cached, running int }{{800, 0, 0}, {800, 900, 0}, {3200, 0, 6},

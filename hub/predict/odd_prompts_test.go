@@ -44,7 +44,7 @@ func TestPromptsThatWereAHundredTimesAsLong(t *testing.T) {
 				if step >= 100 && step%20 == 0 {
 					for _, uncached := range []int{100, 2000} {
 						f := cold
-						f.Cached = all[0].Tokens(f.Prompt) - uncached
+						f.Cached = all[0].Line().Tokens(f.Prompt) - uncached
 						says = append(says, all[0].Forecast(f).TTFT)
 					}
 				}
