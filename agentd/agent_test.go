@@ -66,7 +66,17 @@ func TestAcceptOrRefuse(t *testing.T) {
 			bus.CodeNotClaimed, "no hub"},
 		{"when all slots are taken",
 			func(a *Agent) { a.Dispatch("math", dispatch("x")); a.Dispatch("math", dispatch("y")) },
-			dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
+			dispatch("h"), "math", "", ""},
+		{"when one more is in its engine's queue", func(a *Agent) {
+			for _, hold := range []string{"x", "y", "z"} {
+				a.Dispatch("math", dispatch(hold))
+			}
+		}, dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
+		{"when its engine has refused one more", func(a *Agent) {
+			a.Dispatch("math", dispatch("x"))
+			a.Dispatch("math", dispatch("y"))
+			a.full.refuses(a.now, "c", a.running, 0)
+		}, dispatch("h"), "math", bus.CodeNoSlot, "all 2 slots"},
 		{"when draining", (*Agent).Drain, dispatch("h"), "math", bus.CodeDraining, "shutting down"},
 		{"when the engine is gone", (*Agent).Unhealthy, dispatch("h"), "math", bus.CodeNoSlot, "unhealthy"},
 		{"for another model", nil, change(func(d *bus.Dispatch) { d.Model = "huge" }), "math",
@@ -141,6 +151,9 @@ func TestSameHoldAgain(t *testing.T) {
 	}
 	if r, start := a.Dispatch("math", dispatch("h")); r.Code != "" || start {
 		t.Errorf("again: %+v, start %v", r, start)
+	}
+	if r, start := a.Dispatch("math", dispatch("queued")); r.Code != "" || !start {
+		t.Fatalf("%+v", r)
 	}
 	if r, _ := a.Dispatch("math", dispatch("late")); r.Code != bus.CodeNoSlot {
 		t.Errorf("second: %+v", r)
@@ -568,8 +581,8 @@ func TestDeposedHubs(t *testing.T) {
 }
 
 // Several hubs of two domains, some of them without fences, are elected, deposed, claim and release; news of
-// claims and dispatches come late, twice and out of order. The agent serves at most its slots, and only for
-// whom the registry named last of what it has heard; fences never fall.
+// claims and dispatches come late, twice and out of order. The agent serves at most its slots and one
+// in its engine's queue, and only for whom the registry named last of what it has heard; fences never fall.
 func TestAgentUnderRandomClaims(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -631,8 +644,8 @@ func TestAgentUnderRandomClaims(t *testing.T) {
 			t.Fatalf("step %d: fence %d after %d, under claim %+v", i, a.fence, fence, a.claim)
 		}
 		fence = a.fence
-		if len(running) > 3 || a.running != len(running) {
-			t.Fatalf("step %d: runs %d of 3, agent says %d", i, len(running), a.running)
+		if len(running) > 3+1 || a.running != len(running) {
+			t.Fatalf("step %d: runs %d of 3 and one, agent says %d", i, len(running), a.running)
 		}
 	}
 	if accepted < 1000 || moves < 1000 {
@@ -704,9 +717,9 @@ func TestAgentUnderRandomHubs(t *testing.T) {
 				a.Unsent(now, r.Completion.Hold, rng.Float64())
 			}
 		}
-		if len(running) > 3 || a.running != len(running) || len(a.pending) != len(pending) ||
+		if len(running) > 3+1 || a.running != len(running) || len(a.pending) != len(pending) ||
 			len(pending)+len(running) > 8 {
-			t.Fatalf("step %d: runs %d of 3, agent says %d; pending %d, agent says %d", i, len(running),
+			t.Fatalf("step %d: runs %d of 3 and one, agent says %d; pending %d, agent says %d", i, len(running),
 				a.running, len(pending), len(a.pending))
 		}
 		if len(a.holds) != len(a.order) || len(a.holds) > maxHolds+len(running)+len(pending) {

@@ -76,8 +76,18 @@ func (a *Agent) slots() int {
 	return min(n, a.cfg.Slots)
 }
 
+// queue returns how many tasks beyond its slots an agent takes, which wait in its engine's own queue: an
+// engine that has refused one lately takes none.
+func (a *Agent) queue() int {
+	if a.full.limited {
+		return 0
+	}
+	return 1
+}
+
 // offers fills in what a summary says of slots: without any, the agent takes no tasks for a while.
 func (a *Agent) offers(s *bus.Summary) {
+	s.Queue = a.queue()
 	if s.Slots = max(1, a.slots()); a.slots() == 0 && s.State == bus.StateReady {
 		s.State = bus.StateUnhealthy
 	}

@@ -22,6 +22,7 @@ type engines struct {
 	ended func(*bus.Dispatch, market.Credits) // with what it cost
 	sick  map[string]string                   // what agents say of their state that are not ready
 	mute  map[string]bool                     // agents that say nothing
+	queue int                                 // tasks beyond their slots that agents take
 
 	asked  map[string]time.Time // when each task was sent first
 	runs   []run
@@ -135,8 +136,8 @@ func (e *engines) beats() {
 	for _, id := range slices.Sorted(maps.Keys(e.agents)) {
 		if e.agents[id].joined && !e.mute[id] {
 			e.must(e.summary(id, func(m *bus.Summary) {
-				if state := e.sick[id]; state != "" {
-					m.State = state
+				if m.Queue = e.queue; e.sick[id] != "" {
+					m.State = e.sick[id]
 				}
 			}))
 			e.begin()

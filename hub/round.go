@@ -49,6 +49,10 @@ func (n rounds) clear() {
 	if err != nil {
 		n.turn.Fault(fmt.Errorf("round %d is not awarded: %w", c.Round.Number, err))
 	}
+	if own == nil {
+		s.Spread.Learn(s.Waiters)
+	}
+	n.fleet.Overcommit(s.Spread.Of()) // by what runs now
 	n.leaves(whys)
 	n.notPrewarmed(own)
 }
@@ -211,7 +215,8 @@ func (n rounds) award(c *round.Cleared) error {
 func (n *Node) takes(h *hold) {
 	a, t, now, x := h.Agent, h.Whose, n.turn.Nano(), &h.Expected
 	work, ttft := n.Forecasts.Sends(now, &t.Asks, &a.Forecast, x, &h.Rec, a.Load(now))
-	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now()) // though it was sent before, if it is taken up again
+	// though it was sent before, if it is taken up again
+	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now(), time.Unix(0, h.Rec.Expires))
 	a.Computes(now, x.Features.Counted, work, ttft)
 }
 

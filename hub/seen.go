@@ -120,7 +120,7 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 // Ended teaches by an ended hold, and frees its agent's slot, which it had unless its agent never took it.
 func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	h := x.of(s)
-	a, t, ran := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent)
+	a, t, ran, queued := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent), time.Duration(0)
 	x.stats.Ended(&h.Rec, how)
 	switch c := how.Capture; {
 	case how.Event == "": // it was heard when it ended
@@ -135,8 +135,9 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 			break
 		}
 		if t.Msg.Carried() == 0 {
-			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived())),
-				forecast.Believed(max(0, how.Account.TTFTUS), ran), h.Expected.First)
+			first := forecast.Believed(max(0, how.Account.TTFTUS), ran)
+			queued = h.Expected.InQueue(first)
+			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived()))+queued, first-queued, h.Expected.First)
 		}
 		if h.Rec.Boot == a.Reg().Boot &&
 			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client(), c.Cost) {
@@ -145,7 +146,7 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	}
 	if !t.Own() && how.Had {
 		x.regimes.Ended(ran)
-		a.Kept(h.Rec.Client, h.Rec.Task, ran)
+		a.Kept(h.Rec.Client, h.Rec.Task, ran-queued)
 	}
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
 	a.Forecast.Ended(&h.Expected)

@@ -23,6 +23,8 @@ type Agent struct {
 	silentFrom int64 // by Turn.Nano: when its last summary is too old
 	avoidUntil int64 // by Turn.Nano: before then it gets no tasks
 	sold       int   // of its slots, counted in Room.slots: those of its registration while it is joined
+	queues     bool  // its engine takes a task beyond its slots into its own queue, by its last summary
+	overcommit bool  // and that is worth it: see Room.Overcommit
 	stuck      int   // of its slots, by the agent's count where it was higher than the hub's own for a while
 	// for which its tasks kept a slot by themselves, of that for prompts: means
 	own, prefill time.Duration
@@ -54,7 +56,7 @@ type Agent struct {
 // Run is a task that an agent has, or may have.
 type Run struct {
 	Client, Task string
-	Since        time.Time // it was handed out
+	Since, Until time.Time // it was handed out, and ends at the latest
 
 	job    uint64        // its number in the queue of prompts; 0: it is in none
 	served bool          // its first token came, as far as is known
@@ -98,8 +100,15 @@ func (a *Agent) Returns(now int64) (bool, time.Duration) {
 // Running counts the slots in use, with those of tasks that the agent alone counts.
 func (a *Agent) Running() int { return len(a.runs) + a.stuck }
 
-// Idle counts the tasks that the agent can have beside those that it has.
-func (a *Agent) Idle() int {
+// Vacant counts the agent's slots that may be given away now.
+func (a *Agent) Vacant(now int64) int {
+	if !a.Open(now) {
+		return 0
+	}
+	return a.idle()
+}
+
+func (a *Agent) idle() int {
 	most, _ := a.slots()
 	return max(0, most-a.Running())
 }
@@ -107,11 +116,20 @@ func (a *Agent) Idle() int {
 // slots returns how many tasks the agent can have: where prompts take all of its engine's time before these
 // are taken, as many as keep it busy with them, and some. More would wait there, first come, first served.
 func (a *Agent) slots() (most int, prefillBound bool) {
-	busy := a.sold
-	if a.prefill > 0 { // two more leave it time to spare, six too many wait in it
-		busy = 4 + int((a.own+a.prefill-1)/a.prefill)
+	busy, known := a.busy()
+	if known && busy < a.sold {
+		return busy, true
 	}
-	return min(busy, a.sold), busy < a.sold
+	return a.sold, false
+}
+
+// busy returns how many tasks keep the agent's engine busy with their prompts, and some; false: nothing is
+// known of prompts.
+func (a *Agent) busy() (tasks int, known bool) {
+	if a.prefill <= 0 {
+		return 0, false
+	}
+	return 4 + int((a.own+a.prefill-1)/a.prefill), true // two more leave it time to spare, six wait in it
 }
 
 // Usual returns how long a task keeps what is short at the agent on average, from itself and from others.
@@ -122,12 +140,19 @@ func (a *Agent) Usual() time.Duration {
 	return a.Service().Mean()
 }
 
-// Free returns how many tasks the agent can be given now.
+// Free returns how many tasks the agent can be given now: one more than it has slots, where that is worth it.
 func (a *Agent) Free(now int64) int {
 	if !a.Open(now) {
 		return 0
 	}
-	return a.Idle()
+	return a.free()
+}
+
+func (a *Agent) free() int {
+	if most, bound := a.slots(); a.overcommit && !bound && a.Running() == most {
+		return 1
+	}
+	return a.idle()
 }
 
 // Runs are the tasks that the agent has, as they were handed out, to be read.
@@ -141,9 +166,9 @@ func (a *Agent) Service() *Service {
 	return a.service
 }
 
-// Begin records that a client's task was handed to the agent.
-func (a *Agent) Begin(client, task string, now time.Time) {
-	a.runs = append(a.runs, Run{Client: client, Task: task, Since: now})
+// Begin records that a client's task was handed to the agent, which ends at some time at the latest.
+func (a *Agent) Begin(client, task string, now, until time.Time) {
+	a.runs = append(a.runs, Run{Client: client, Task: task, Since: now, Until: until})
 }
 
 // Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
@@ -240,7 +265,7 @@ func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
 		a.drains = drains
 		r.changes++
 	}
-	a.ready = s.State == bus.StateReady
+	a.ready, a.queues = s.State == bus.StateReady, s.Queue > 0
 	if s.Slots > 0 {
 		a.reg.Slots = s.Slots // for later rounds
 		r.sized(a, s.Slots)

@@ -13,6 +13,8 @@ type Pace interface {
 	Delay(in estimate.Load) estimate.Delay
 	// AtMost bounds the time to a first token after so many tokens of prompts; false: its rate is not known.
 	AtMost(tokens int) (time.Duration, bool)
+	// Token returns the time between tokens of an answer beside such a load; 0: none was seen.
+	Token(in estimate.Load) time.Duration
 	// SlowestITL is the slowest time between tokens that was seen lately; 0: none was.
 	SlowestITL() time.Duration
 	// SlowestToken returns the time between tokens that 99 in 100 answers keep, once enough were seen.

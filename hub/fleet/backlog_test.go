@@ -17,7 +17,8 @@ type pace struct {
 func (p pace) Delay(in estimate.Load) estimate.Delay {
 	return estimate.Delay{All: in.Left + time.Duration(in.Decoding)*time.Millisecond, Queue: in.Left}
 }
-func (p pace) SlowestITL() time.Duration { return p.slowest }
+func (p pace) Token(estimate.Load) time.Duration { return p.token }
+func (p pace) SlowestITL() time.Duration         { return p.slowest }
 func (p pace) AtMost(tokens int) (time.Duration, bool) {
 	return p.first + time.Duration(tokens)*p.prompt, p.prompt > 0
 }
@@ -35,7 +36,7 @@ func TestBacklog(t *testing.T) {
 	if a.Backlog(now) != (estimate.Delay{}) || a.Besides() != 0 {
 		t.Error("an idle agent has something in hand")
 	}
-	a.Begin("ann", "long", y.turn.Now())
+	a.Begin("ann", "long", y.turn.Now(), y.turn.Now().Add(time.Minute))
 	a.Computes(now, 1000, time.Second, time.Second)
 	if got := a.Backlog(now); got.Queue != time.Second || got.All != got.Queue {
 		t.Errorf("behind a prompt of a second: %+v", got)
@@ -43,7 +44,7 @@ func TestBacklog(t *testing.T) {
 	if got := a.Besides(); got != 1 {
 		t.Errorf("once that is computed %d run beside another", got)
 	}
-	a.Begin("ann", "replayed", y.turn.Now()) // of which the prompt is not known
+	a.Begin("ann", "replayed", y.turn.Now(), y.turn.Now().Add(time.Minute)) // of which the prompt is not known
 	if got := a.Load(now); got.Waiting != 1 || got.Decoding != 1 {
 		t.Errorf("a task of which it is known that it runs: %+v", got)
 	}
@@ -51,7 +52,7 @@ func TestBacklog(t *testing.T) {
 		t.Errorf("it comes when one of the two has ended, and is slowed by none: %+v", got)
 	}
 	y.says(a, 1, 3)
-	if got := a.Load(now); got.Decoding != 2 || a.Idle() != 0 {
+	if got := a.Load(now); got.Decoding != 2 || a.Vacant(y.turn.Nano()) != 0 {
 		t.Errorf("the agent counts one more: %+v", got)
 	}
 	a.Computed("ann", "long", time.Millisecond)
@@ -95,7 +96,7 @@ func TestHowLongAnAnswerMayTake(t *testing.T) {
 		a.Keeps(c.pace)
 		a.reg.FirstMS = c.says.Milliseconds()
 		if c.before > 0 {
-			a.Begin("ann", "before", y.turn.Now())
+			a.Begin("ann", "before", y.turn.Now(), y.turn.Now().Add(time.Minute))
 			a.Computes(y.turn.Nano(), c.before, s, s)
 		}
 		if first, got := y.Within(a, c.prompt, 10); got != c.within || first >= got {

@@ -76,7 +76,7 @@ func TestWhoTakesTasks(t *testing.T) {
 		}
 	}
 	free(2, "it has joined")
-	a.Begin("ann", "t1", y.turn.Now())
+	a.Begin("ann", "t1", y.turn.Now(), y.turn.Now().Add(time.Minute))
 	free(1, "one runs")
 	a.End("bob", "t1")
 	free(1, "another has ended, of which it knew nothing")
@@ -158,7 +158,7 @@ func TestWhatIsExpectedToEnd(t *testing.T) {
 	y := newYard(t)
 	a := y.join("a")
 	for i, at := range []time.Duration{0, 4 * time.Second, 8 * time.Second} {
-		a.Begin("ann", fmt.Sprint(i), y.begun.Add(at))
+		a.Begin("ann", fmt.Sprint(i), y.begun.Add(at), y.begun.Add(at).Add(time.Minute))
 	}
 	since, late, age := a.ends(y.begun.Add(10*time.Second), 2*time.Second)
 	if want := y.begun.Add(4 * time.Second).UnixNano(); since != want || late != 1 || age != 6*time.Second {
@@ -252,7 +252,7 @@ func TestAnyFleet(t *testing.T) {
 		case 2:
 			y.Leave(a)
 		case 3:
-			a.Begin("ann", fmt.Sprint(step), y.turn.Now())
+			a.Begin("ann", fmt.Sprint(step), y.turn.Now(), y.turn.Now().Add(time.Minute))
 		case 4:
 			if runs := a.Runs(); len(runs) > 0 {
 				y.End(a, "ann", runs[rng.IntN(len(runs))].Task)
@@ -274,7 +274,7 @@ func TestAnyFleet(t *testing.T) {
 		}
 		slots, busy := 0, 0
 		for _, b := range y.All() {
-			if b.stuck < 0 || b.excess < 0 || b.Idle() < 0 || b.Free(y.turn.Nano()) > b.Idle() {
+			if b.stuck < 0 || b.excess < 0 || b.idle() < 0 || b.Vacant(y.turn.Nano()) > b.idle() {
 				t.Fatalf("step %d: %+v", step, b)
 			}
 			if b.joined {

@@ -26,7 +26,7 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64, show
 			e := &x.Agents[k]
 			e.ID, e.Class, e.Running = market.AgentID(a.id), s.place-1, a.Running()
 			e.Slots, e.PrefillBound = a.slots()
-			e.Free = max(0, e.Slots-e.Running)
+			e.Free = a.free()
 			if e.Running > 0 {
 				e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
 			}

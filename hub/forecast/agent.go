@@ -196,7 +196,8 @@ func (a *Agent) Second(card market.Price) market.Credits {
 type Expected struct {
 	estimate.Estimate                  // when it was awarded; of none where the journal alone tells of it
 	Features          predict.Features // of the task
-	TTFT              time.Duration
+	TTFT              time.Duration    // once the engine begins it
+	Queued            bool             // it was sent to the engine's own queue
 
 	said     predict.Forecast // when it was dispatched
 	Computes time.Duration    // for which its prompt is computed, likewise, as it counts for the class
@@ -275,6 +276,14 @@ func Believed(us int64, since time.Duration) time.Duration {
 	return min(time.Duration(us)*time.Microsecond, since+clocksDiffer)
 }
 
+// InQueue is how long the task was in its engine's own queue, by when its first token came.
+func (x *Expected) InQueue(first time.Duration) time.Duration {
+	if !x.Queued {
+		return 0
+	}
+	return max(0, first-x.TTFT)
+}
+
 // Answered is the outcome of a task that was sent to an agent.
 type Answered struct {
 	*bus.Completion
@@ -312,6 +321,9 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	}
 	own, most, now, sent := t.Only != nil, y.Hold.MaxTokens, time.Duration(at), time.Duration(at)-y.Ran
 	first = Believed(y.TTFTUS, y.Ran)
+	if y.Queued { // nobody knows since when its prompt was computed
+		first = 0
+	}
 	o := predict.Observation{
 		Prompt: y.Usage.Prompt, Cached: y.Usage.Cached, Output: y.Usage.Output,
 		NoCacheReport: y.NoCacheReport,
@@ -327,7 +339,7 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	if !o.Cut && a.Typical() {
 		r.Outputs.Learn(t.Source, min(o.Output, most), a.Line().Usual(t.Assumed()))
 	}
-	if y.TTFTUS > 0 {
+	if first > 0 {
 		came := min(sent+time.Duration(y.TTFTUS)*time.Microsecond, now)
 		a.rate.Learn(sent, came, y.Usage.Prompt-held)
 	}

@@ -77,6 +77,7 @@ type Room struct {
 	forecasts *forecast.Room
 	Kept      round.Kept   // of seats to come, which belong to no single agent
 	Shares    round.Shares // of clients
+	Spread    round.Spread // of their terms
 	Round                  // the one at hand
 }
 
@@ -213,6 +214,9 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 		prompt = max(prompt, e.Most)
 	}
 	first, service := r.fleet.Within(&a.Agent, prompt, e.MaxTokens)
+	usually, queued := a.Queued(h.Sent)
+	h.Expected.Queued = queued > 0
+	h.First, h.Watch, first, service = h.First+queued, h.Watch+usually, first+queued, service+queued
 	h.Most, h.Expires, h.Limit = e.Most, h.Sent.Add(service+r.cfg.HoldGrace), first+r.cfg.HoldGrace/2
 	h.Timeout = service + r.cfg.HoldGrace/2
 	h.Award, h.Own, h.Index = *aw, in.Own(*aw), r.turn.Book.Size+1+int64(slot)
@@ -272,7 +276,7 @@ func (r *Room) Counted(s *report.Stats) report.Stats {
 	return s.Copy(func(x *report.AgentStats) {
 		if a := r.fleet.Find(x.Agent); a != nil {
 			x.Scores, x.State = a.Forecast.Answers.Scored(), r.fleet.State(&a.Agent)
-			x.Slots, x.Running, x.Free = a.Reg().Slots, a.Running(), a.Free(r.turn.Nano())
+			x.Slots, x.Running, x.Free = a.Reg().Slots, a.Running(), a.Vacant(r.turn.Nano())
 			x.Second = r.Second(a)
 		}
 	})

@@ -175,7 +175,7 @@ func (r *Room) Gain(t *Task, best *estimate.Offer) (gain market.Credits, any boo
 func (r *Room) Blocked(t *Task) (idle time.Duration, blocked bool) {
 	var at *Agent
 	for _, a := range r.fleet.All() {
-		free := a.Idle() > 0
+		free := a.Free(r.turn.Nano()) > 0
 		if at != nil && a.ID() != t.Planned && !free || !a.Open(r.turn.Nano()) ||
 			!r.forecasts.Goes(&t.Asks, &a.Forecast) {
 			continue
@@ -292,7 +292,7 @@ func (r *Room) Tell(s *bus.Status) {
 		}
 		rated, _ := a.Forecast.Answers.Rated()
 		status.Add(s, a.Reg().Slots, bus.ModelStatus{Model: a.Reg().Model, Pools: a.Reg().Pools, Agents: 1,
-			Free: a.Free(r.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
+			Free: a.Vacant(r.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
 			// of one that is kept as long as most
 			SlotPrice:   market.PerSecond(r.Second(a), a.Usual()),
 			MaxModelLen: a.Reg().MaxModelLen, Cards: bus.Cards{Least: a.Reg().Price, Most: a.Reg().Price}})

@@ -102,5 +102,6 @@ func (p *Plan) quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
 // idle reports whether an agent has a free slot that costs nothing. Where nobody waits all such offer one
 // task the same seat.
 func (p *Plan) idle(agent int32) bool {
-	return p.from.Agents[agent].Free > 0 && p.tolls.slots[agent].second == 0
+	a := &p.from.Agents[agent]
+	return a.Running < a.Slots && a.Free > 0 && p.tolls.slots[agent].second == 0
 }

@@ -82,7 +82,9 @@ func FuzzSeat(f *testing.F) {
 			a := &agents[i]
 			*a = estimate.Agent{Slots: rng.IntN(1 << rng.IntN(17))}
 			a.Free = rng.IntN(a.Slots + 1)
-			a.Running = a.Slots - a.Free
+			if a.Running = a.Slots - a.Free; a.Free == 0 {
+				a.Free = rng.IntN(2) // in its engine's queue
+			}
 			a.Overdue = rng.IntN(a.Running + 1)
 			a.Age = time.Duration(rng.Int64() >> rng.IntN(63))
 			if a.Running > a.Overdue {
@@ -119,6 +121,17 @@ func TestWhatIsOverdueIsNotExpectedToEnd(t *testing.T) {
 	}
 	if in := seats.of(1)[0].In; in != service {
 		t.Errorf("the other agent's is to end in %v, want %v", in, service)
+	}
+}
+
+// A place in an engine's queue is had as the first task ends, and the first seat to come as the second does.
+func TestAPlaceInTheQueueIsHadAsTheFirstTaskEnds(t *testing.T) {
+	var seats Seats
+	seats.set(&estimate.Snapshot{Classes: []estimate.Class{{Service: 4 * time.Second}},
+		Agents: []estimate.Agent{{Slots: 2, Running: 2, Free: 1, Since: 1}}}, 2)
+	want := []market.Seat{{Slots: 1, In: 2 * time.Second}, {Slots: 1, In: 4 * time.Second, Later: true}}
+	if got := seats.of(0); !slices.Equal(got[:2], want) || free(got) != 1 {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -35,10 +35,10 @@ func (s *Seats) of(agent int) []market.Seat {
 }
 
 // set sets the seats of all agents for so many tasks: those that are free, one behind the other by the time
-// that a prompt takes, and those to come. Ends of agents that are alike are taken together: the first of four
-// comes four times as soon as that of one. With n agents alike that run something, of which r do so longer
-// than agent a, the k-th seat to come of a comes after k*n + r + 1 such ends. What is overdue ends no sooner
-// than it has run so far.
+// that a prompt takes, or a place in the engine's queue, and those to come. Ends of agents that are alike are
+// taken together: the first of four comes four times as soon as that of one. With n agents alike that run
+// something, of which r do so longer than agent a, the k-th seat to come of a comes after k*n + r + 1 such
+// ends. What is overdue ends no sooner than it has run so far.
 func (s *Seats) set(from *estimate.Snapshot, tasks int) {
 	s.rank(from)
 	s.all, s.first, s.latest = s.all[:0], append(s.first[:0], 0), 0
@@ -83,17 +83,25 @@ func (s *Seats) rank(from *estimate.Snapshot) {
 func (s *Seats) seat(from *estimate.Snapshot, agent, tasks int) {
 	a, at, free := &from.Agents[agent], s.placing[agent], time.Duration(0)
 	c, most := &from.Classes[a.Class], min(tasks, 2*tasks/len(from.Agents)+1+a.Slots)
-	each(min(a.Free, most), singleFree, func(middle, size int) {
-		free = times(c.Prefill, middle, 1)
-		s.add(market.Seat{Slots: size, In: free})
-	})
 	slots, over := a.Slots-a.Overdue, max(0, a.Running-a.Slots) // more have to end first
 	if slots < 1 {                                              // nothing else runs
-		slots, free = 1, max(free, min(a.Age, market.MaxIn))
+		slots, free = 1, min(a.Age, market.MaxIn)
+	}
+	end := func(k int) time.Duration {
+		return max(free, times(c.Service, k*at.beside+at.rank+1, slots*at.beside))
+	}
+	if a.Running < a.Slots {
+		each(min(a.Free, most), singleFree, func(middle, size int) {
+			in := times(c.Prefill, middle, 1)
+			s.add(market.Seat{Slots: size, In: in})
+			free = max(free, in)
+		})
+	} else if a.Free > 0 { // in its engine's queue
+		s.add(market.Seat{Slots: 1, In: end(0)})
+		over++
 	}
 	each(min(most-a.Free, mostLater), singleLater, func(middle, size int) {
-		end := times(c.Service, (middle+over)*at.beside+at.rank+1, slots*at.beside)
-		s.add(market.Seat{Slots: size, In: max(end, free), Later: true})
+		s.add(market.Seat{Slots: size, In: end(middle + over), Later: true})
 	})
 }
 

@@ -1,0 +1,73 @@
+package hub_test
+
+import (
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// An agent whose only slot is taken is given one task more while all say the same, or nothing, of what a
+// second costs them, and none once they differ; nor where its engine takes none, or prompts are what it has
+// no time for.
+func TestATaskBeyondTheSlots(t *testing.T) {
+	tell := func(worth market.Credits) func(*bus.Task) {
+		return func(m *bus.Task) {
+			m.Terms = bus.Terms{Worth: &worth, Delta: new(0.5), MaxPrice: &worth}
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		queue int
+		lasts time.Duration // an answer, whose prompt takes 50 ms of that
+		terms []func(*bus.Task)
+		want  int
+	}{
+		{"nobody says terms", 1, time.Second, []func(*bus.Task){func(*bus.Task) {}}, 2},
+		{"all say the same", 1, time.Second, []func(*bus.Task){tell(market.Credit)}, 2},
+		{"some say that a second is dearer", 1, time.Second,
+			[]func(*bus.Task){tell(market.Credit), tell(10 * market.Credit)}, 1},
+		{"the engine takes no more", 0, time.Second, []func(*bus.Task){func(*bus.Task) {}}, 1},
+		{"most of its time is for prompts", 1, 300 * time.Millisecond, []func(*bus.Task){func(*bus.Task) {}}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEngines(t, nil)
+			e.queue = c.queue
+			slots := 1
+			if c.lasts < time.Second {
+				slots = 8
+			}
+			e.join("a-1", "llama", slots, 0.9, card(1, 1, 1))
+			e.took = func(*bus.Dispatch) (time.Duration, market.Usage) {
+				return c.lasts, market.Usage{Prompt: 100, Output: 50}
+			}
+			for i := range 40 {
+				e.ask("ann", c.terms[i%len(c.terms)])
+				e.lets(2 * time.Second)
+			}
+			most, first := 0, int64(0)
+			e.began = func(d *bus.Dispatch) {
+				if most = max(most, len(e.runs)+1); len(e.runs) == slots {
+					first = d.FirstMS
+				}
+			}
+			served := 0
+			e.ended = func(*bus.Dispatch, market.Credits) { served++ }
+			for range slots + 3 {
+				e.ask("bob", c.terms[0])
+				e.lets(time.Millisecond)
+			}
+			if most != slots-1+c.want {
+				t.Errorf("%d tasks at once in %d slots, want %d", most, slots, slots-1+c.want)
+			}
+			if c.want > 1 && first < 2000 {
+				t.Errorf("one in the engine's queue has %d ms for its first token", first)
+			}
+			e.lets(time.Minute)
+			if len(e.runs) > 0 || served != slots+3 {
+				t.Errorf("%d run, and %d of %d are served", len(e.runs), served, slots+3)
+			}
+		})
+	}
+}

@@ -1,0 +1,35 @@
+package round
+
+import "souk/hub/estimate"
+
+// Spread learns how different the terms are of those who come one after the other: by how much a second costs
+// the later one more, of what it costs on the mean, from 0 where all say the same, or nothing. It is of
+// earlier rounds. The zero Spread has seen nobody.
+type Spread struct{ more, mean, last float64 }
+
+const spreadOf = 64 // a mean is of some so many tasks
+
+// Learn takes in a round's waiters.
+func (s *Spread) Learn(waiters []estimate.Waiter) {
+	for i := range waiters {
+		w := &waiters[i]
+		if w.Rounds > 0 {
+			continue // it was in one
+		}
+		x := float64(w.First)
+		if s.mean == 0 {
+			s.mean, s.last = x, x
+		}
+		s.more += (max(0, x-s.last) - s.more) / spreadOf
+		s.mean += (x - s.mean) / spreadOf
+		s.last = x
+	}
+}
+
+// Of is the mean of how much more a second costs the later of two, as a part of what it costs.
+func (s *Spread) Of() float64 {
+	if s.mean <= 0 {
+		return 0
+	}
+	return s.more / s.mean
+}

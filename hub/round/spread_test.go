@@ -1,0 +1,55 @@
+package round
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"souk/hub/estimate"
+	"souk/market"
+)
+
+// Who says nothing, or the same, differs in nothing; who is dearer by turns does, whatever the unit of money.
+// Of a round nothing is learned twice, and what one says has no weight but among those who came lately.
+func TestSpread(t *testing.T) {
+	learn := func(seconds ...market.Credits) float64 {
+		var s Spread
+		for _, x := range seconds {
+			s.Learn([]estimate.Waiter{{First: x}, {First: 1 << 40, Rounds: 1}})
+		}
+		return s.Of()
+	}
+	repeat := func(n int, of ...market.Credits) (all []market.Credits) {
+		for range n {
+			all = append(all, of...)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name        string
+		seconds     []market.Credits
+		least, most float64
+	}{
+		{"nobody", nil, 0, 0},
+		{"nothing", repeat(100, 0), 0, 0},
+		{"the same", repeat(100, 7), 0, 0},
+		{"by turns", repeat(1000, 100, 300), 0.45, 0.55}, // 200 in every second one, of 200
+		{"a hundred times as dear, once", append(repeat(100, 7), 700), 0.1, 1},
+		{"that, and long ago", append(append(repeat(100, 7), 700), repeat(1000, 7)...), 0, 1e-3},
+	} {
+		if got := learn(c.seconds...); got < c.least || got > c.most || math.IsNaN(got) {
+			t.Errorf("%s: %v, want %v to %v", c.name, got, c.least, c.most)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var some, scaled []market.Credits
+	for range 300 {
+		x := market.Credits(rng.Int64N(1e6))
+		some, scaled = append(some, x), append(scaled, 1000*x)
+	}
+	if a, b := learn(some...), learn(scaled...); a <= 0 || a > 1 || math.Abs(a-b) > 1e-9 {
+		t.Errorf("in other money %v, and not %v", b, a)
+	}
+}
