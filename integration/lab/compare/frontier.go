@@ -183,16 +183,16 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   away, and rivals' callers pay 42 % more; who names a model pays nothing of it. It waits for a measure of
   what a second costs that one client cannot move. By what a usual task costs, which nobody can, at twelve of
   these a second, it does as well with terms, but long prompts of who says none wait beside free slots.
-* **A task more on an engine than it runs at once**, which waits in it for the next end. An engine forms its
-  next step in the moment in which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of
-  an answer on mtrag and 2 % on quac: by that the market serves less than a rule that sends everything at
-  once. Sent ahead where all slots are taken, by the time in which that engine's next end is expected: +0.2 to
-  +0.5 % at .9 and +0.4 to +1.8 % at 1.1 where nobody says terms, with p99s of 489 and not 651 ms (mtrag at
-  .9) and 540 and not 812 (quac at 1.1); with tempers bills of 1.7 and not 5.2 (mixed at 1.1), 3.2 and not 12
-  (alike), 1.0 and not 3.5 times the card (two-speeds), with p99s of 1.3 and not 3.2 s, .7 and not 4.7, .9 and
-  not 2.6. But -2.0 % at capacity and -1.6 % at 1.1 on mixed: who is sent ahead holds a place that a dearer
-  task wanted. Merely selling one slot more: -2.7 to -3.6 % on mixed and two-speeds. Two ahead: less than one.
-  All by three seeds.
+* **A task more on an engine than it runs at once, whatever terms say**, which waits in it for the next end.
+  It is done where terms differ little, as where nobody says any: an engine forms its next step in the moment in
+  which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag and 2 %
+  on quac. That gave +.4 to +2.9 % of welfare at 1.1 of capacity, and p99s of first tokens 10 to 20 % less at
+  .9. Done always, with tempers bills of 1.3 and not 1.9, 2.2 and not 6.6 times the card (mixed at .9 and
+  1.1), 1.2 and not 4.4 (two-speeds at 1.1), 7.8 and not 25 (alike), with p99s of 1.7 and not 2.9 s, 1.3 and
+  not 2.2, 1.5 and not 2.4. But -.7, -3.0, -.8, -1.8, -.9 and -3.7 %: who is sent ahead holds a place that a
+  dearer task wanted. Also where prompts take more than half of an engine's time: busy -33 %, agents -33 ± 50
+  %, mooncake -2 %. Only where a slot's price is 0: +.1 and -.1 % at 1.1. Merely selling one slot more: -2.7
+  to -3.6 % on mixed and two-speeds. Two ahead: less than one. All by three to six seeds.
 * **A price that falls by half in 5 s or 20 s** where caches are short, in place of 1 s: +20 and -3 % on
   agents, +2 and -39 % on mooncake, by one seed. **What a prompt evicts charged** as if it were computed once
   more, where prompts take all of an engine's time: +14 % on agents, +7 % on mooncake, +3 % on busy; but where
