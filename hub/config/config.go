@@ -59,8 +59,6 @@ type Config struct {
 	// Tasks of one client that wait, for its money or a slot; 0: a quarter of max_waiting.
 	MaxWaitingPerClient int `yaml:"max_waiting_per_client"`
 
-	// a round whose prices take longer is cleared at posted prices, and its record says so
-	SolveLimit time.Duration `yaml:"solve_limit"`
 	// a hold outlives the slowest possible answer by so much: the ledger's rule
 	HoldGrace time.Duration `yaml:"hold_grace"`
 	Epoch     time.Duration `yaml:"epoch"` // how long a class's tariff holds, under pricing tariff
@@ -105,11 +103,8 @@ func Default() Config {
 		MaxWaiting:  2048,
 		MaxRefusals: 16,
 
-		// ten batches; a thousand times what one of 64 tasks on 16 agents takes
-		SolveLimit: 100 * time.Millisecond,
-		HoldGrace:  60 * time.Second,
-
-		Epoch: 30 * time.Second,
+		HoldGrace: 60 * time.Second,
+		Epoch:     30 * time.Second,
 
 		StatusEvery: time.Second,
 
@@ -170,7 +165,6 @@ func (c Config) Validate() error {
 		bus.CheckBounds("max_refusals", c.MaxRefusals, 1, 1000),
 		within("deadline", c.Deadline, time.Millisecond, c.MaxDeadline),
 		within("max_deadline", c.MaxDeadline, time.Millisecond, 24*time.Hour),
-		within("solve_limit", c.SolveLimit, time.Millisecond, time.Minute),
 		within("funds_wait", c.FundsWait, time.Millisecond, time.Minute),
 		within("account_idle", c.AccountIdle, time.Second, 24*time.Hour),
 		within("hold_grace", c.HoldGrace, time.Second, time.Hour),

@@ -78,6 +78,10 @@ type Server struct {
 	spans    spans
 }
 
+// solveLimit bounds the time for a round's prices: one that takes longer is cleared at posted prices, and its
+// record says so. It is ten batches, and a thousand times what one of 64 tasks on 16 agents takes.
+const solveLimit = 100 * time.Millisecond
+
 // New returns a hub that is not running yet.
 func New(cfg hub.Config, deps Deps) (*Server, error) {
 	if deps.Bus == nil || deps.Registry == nil || deps.Journal == nil {
@@ -98,7 +102,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	node.Limit = func() func() bool {
-		until := time.Now().Add(cfg.SolveLimit)
+		until := time.Now().Add(solveLimit)
 		return func() bool { return time.Now().After(until) }
 	}
 	log := deps.Log
