@@ -77,7 +77,8 @@ func (h *history) goes(tasks int) string {
 		} else {
 			h.l.Outputs.Learn(s, h.IntN(50), 400)
 		}
-		fmt.Fprintln(out, m.Forecast(f), m.Line().Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(), m.Line().Fits(),
+		line := m.Line()
+		fmt.Fprintln(out, m.Forecast(f), line.Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(), line.Fits(),
 			h.l.Outputs.Expect(s, 400))
 	}
 	return fmt.Sprintf("%x", out.Sum(nil))
