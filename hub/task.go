@@ -96,8 +96,7 @@ func (n requests) judged(m *bus.Feedback) error {
 	return nil
 }
 
-// takeUp has the agent of a hold that the journal alone tells of say whether it has it, as the task has come
-// again.
+// takeUp asks the agent of a hold that the journal alone tells of for its task, which has come again.
 func (n requests) takeUp(t *task, m *bus.Task) {
 	h := t.Hold
 	n.meeting.Read(t, m)
@@ -122,7 +121,6 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
 	n.takes(h)
-	h.Watch = n.settle.WatchFor(h.Watch)
 	n.settle.TakeUp(&h.Hold, m, t.Deadline())
 }
 

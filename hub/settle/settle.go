@@ -210,7 +210,7 @@ func (r *Room) add(h *Hold) {
 // round again, as it has come.
 func (r *Room) TakeUp(h *Hold, m *bus.Task, deadline time.Time) {
 	m.Attempt = max(m.Attempt, h.Rec.Attempt)
-	h.Msg, h.Deadline, h.Sent = m, deadline, r.turn.Now()
+	h.Msg, h.Deadline, h.Sent, h.Watch = m, deadline, r.turn.Now(), r.WatchFor(h.Watch)
 	h.Task.Told, h.Task.Reply = false, m.Reply
 	r.happens(h, SentAgain)
 }
