@@ -363,7 +363,8 @@ func playWhole(t *testing.T, seed uint64) {
 		p.heal()
 	}
 	w.note("all faults end")
-	for range 4 { // who asks within a minute hears what became of a task that a journal alone knows, too
+	// who asks for two minutes hears what became of a task, also where a journal alone knows of it, for longer
+	for range 8 {
 		w.run(15 * time.Second)
 		w.askAgain()
 	}
