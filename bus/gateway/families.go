@@ -20,7 +20,7 @@ var (
 		"was none, or no more of it.", "code")
 	gatewayFirst = families.Seconds("souk_gateway_first_token_seconds", "From a request until the first token of its "+
 		"answer, by the model that gave it.", firstBounds, "model")
-	gatewayInter = families.Seconds("souk_gateway_inter_token_seconds", "Between tokens of an answer, its mean, as the "+
+	gatewayInter = families.Seconds("souk_gateway_inter_token_seconds", "Between tokens of a stream, its mean, as the "+
 		"gateway had them.", interBounds)
 	gatewayWhole = families.Seconds("souk_gateway_answer_seconds", "From a request until the end of its answer.",
 		wholeBounds)
@@ -116,7 +116,7 @@ func (s *Server) tally(a *answer, line *sight.Line) {
 		return
 	}
 	m.first.Record(line.First.Sub(line.Begin).Seconds(), line.Model)
-	if line.Code == "" && a.alone() && line.Usage.Output > 1 {
+	if line.Code == "" && a.asked.Stream && a.alone() && line.Usage.Output > 1 {
 		m.inter.Record(line.End.Sub(line.First).Seconds() / float64(line.Usage.Output-1))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/bus/sight"
 	"souk/market"
 )
@@ -40,7 +41,7 @@ func TestSeriesOfAThousandModels(t *testing.T) {
 	}
 	for i := range 1000 {
 		for _, code := range codes {
-			s.tally(&answer{accepted: bus.Accepted{Agent: "a"}, results: []*bus.Result{{Cost: 3}}},
+			s.tally(&answer{asked: &openai.Asked{Stream: true}, results: []*bus.Result{{Cost: 3}}},
 				&sight.Line{Begin: begun, First: begun.Add(time.Second), End: begun.Add(2 * time.Second),
 					Code: code, Model: fmt.Sprint("model-", i), Usage: market.Usage{Prompt: 3, Output: 9}})
 		}

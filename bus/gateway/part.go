@@ -36,6 +36,7 @@ type part struct {
 	bought bool
 	done   bool
 	take   func(*bus.Chunk, *bus.Result) error // once something has come
+	chunk  bus.Chunk                           // that came last
 }
 
 // start has its tasks asked. Where they may come again, each under its id, the first goes before the others:
@@ -225,8 +226,9 @@ func (p *part) pump() {
 		return
 	}
 	for {
-		c, ok, err := p.stream.Poll()
-		if !ok && err == nil {
+		var ok bool
+		var err error
+		if p.chunk, ok, err = p.stream.Poll(); !ok && err == nil {
 			return
 		}
 		first := p.take == nil
@@ -236,7 +238,7 @@ func (p *part) pump() {
 		switch {
 		case ok:
 			p.a.came()
-			if broken := p.take(&c, nil); broken != nil {
+			if broken := p.take(&p.chunk, nil); broken != nil {
 				p.breakOff(broken)
 			}
 		case err == io.EOF:

@@ -76,8 +76,9 @@ func (s *Server) routes() http.Handler {
 		s.refuse(w, r, noEndpoint(r))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		of := requestOf(r)
 		if r.ContentLength != 0 { // net/http waits for the rest of a body that nobody has read
-			http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.c.BodyWithin))
+			http.NewResponseController(w).SetReadDeadline(of.line.Begin.Add(s.c.BodyWithin))
 		}
 		if len(r.TransferEncoding) > 0 { // a Content-Length beside it might have told a proxy of another end
 			w.Header().Set("Connection", "close")
@@ -86,10 +87,10 @@ func (s *Server) routes() http.Handler {
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			c.serve(true)
 		}
-		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0, of: requestOf(r)}
-		w.Header()[requestHeader] = []string{body.of.id}
+		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0, of: of}
+		w.Header()[requestHeader] = []string{of.id}
 		if ofMessages(r) {
-			w.Header().Set("Request-Id", body.of.id)
+			w.Header().Set("Request-Id", of.id)
 		}
 		// net/http goes by the body of its own, once the handler has ended
 		read := r.WithContext(r.Context())
@@ -100,7 +101,7 @@ func (s *Server) routes() http.Handler {
 		} else {
 			mux.ServeHTTP(w, read)
 		}
-		s.tell(body.of)
+		s.tell(of)
 		if !body.read {
 			s.leaveBody(w)
 		}

@@ -180,6 +180,10 @@ func (r *Recorder) Record(seconds float64, labels ...string) {
 	if r == nil {
 		return
 	}
+	if len(r.f.Labels) == 0 {
+		r.to.Record(context.Background(), seconds)
+		return
+	}
 	r.to.Record(context.Background(), seconds, r.set(labels)...)
 }
 

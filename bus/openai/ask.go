@@ -43,18 +43,19 @@ func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Erro
 	b := bodies.Get().(*body)
 	defer b.release()
 	b.several = true
-	t := bus.Task{Client: client, Stream: true, Kind: kind}
-	if err := b.ask(&t, data, header); err != nil {
+	a := &Asked{Tasks: []bus.Task{{Client: client, Stream: true, Kind: kind}}}
+	t := &a.Tasks[0]
+	if err := b.ask(t, data, header); err != nil {
 		return nil, asError(err)
 	}
 	t.Whole = !b.stream
-	a := &Asked{Kind: t.Kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs,
-		Tags: b.tags()}
+	a.Kind, a.Model, a.Stream, a.Usage, a.IDs = t.Kind, b.named(), b.stream, b.usage, b.tokenIDs
+	a.Tags = b.tags()
 	if a.IDs && !a.Stream {
 		return nil, refusal(bus.CodeUnsupportedField, "return_token_ids: a whole answer has none; ask with "+
 			"stream: true, whose events have them")
 	}
-	if err := b.fan(a, t); err != nil {
+	if err := b.fan(a); err != nil {
 		return nil, asError(err)
 	}
 	return a, nil
@@ -146,20 +147,21 @@ func SessionOf(name string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// fan makes the tasks of a request.
-func (b *body) fan(a *Asked, t bus.Task) error {
+// fan makes the tasks of a request, all after the first, which has what they share.
+func (b *body) fan(a *Asked) error {
 	n, prompts := max(1, b.n), max(1, len(b.prompts))
 	count := n * prompts
 	if count > MaxAnswers {
 		return unsupported("n: %d answers to each of %d prompts; at most %d answers are given to one request",
 			n, prompts, MaxAnswers)
 	}
-	if count > 1 && t.Terms.MaxPrice != nil {
-		each := *t.Terms.MaxPrice / market.Credits(count)
+	id, most := a.Tasks[0].ID, &a.Tasks[0].Terms.MaxPrice
+	if count > 1 && *most != nil {
+		each := **most / market.Credits(count)
 		if each <= 0 {
-			return badTerms("max_price: %v for %d answers leaves nothing for one", *t.Terms.MaxPrice, count)
+			return badTerms("max_price: %v for %d answers leaves nothing for one", **most, count)
 		}
-		t.Terms.MaxPrice = &each
+		*most = &each
 	}
 	for i, p := range b.prompts { // or the others might be bought before the door refuses this one
 		if len(b.prompts) > 1 && !saysText(json.RawMessage(b.Text(p))) {
@@ -189,23 +191,24 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 		if seeded {
 			edits = append(edits, edit{b.of["seed"], strconv.FormatInt(seed+int64(i%n), 10)})
 		}
-		one := t
-		if i%n > 0 && !seeded {
-			one.Body = a.Tasks[i-1].Body // nobody changes it
-		} else {
+		if i > 0 {
+			a.Tasks = append(a.Tasks, a.Tasks[i-1])
+		}
+		one := &a.Tasks[i]
+		if i%n == 0 || seeded { // else it is that of the one before: nobody changes it
 			one.Body = b.edited(edits)
 		}
-		if count > 1 && t.ID != "" {
-			one.ID = fmt.Sprintf("%s-%d", t.ID, i)
+		if count > 1 && id != "" {
+			one.ID = fmt.Sprintf("%s-%d", id, i)
 		}
-		judged := one
-		if len(one.Body) > bus.MaxBody { // it travels in pieces
-			judged.Body = nil
+		whole := one.Body
+		if len(whole) > bus.MaxBody { // it travels in pieces
+			one.Body = nil
 		}
-		if err := judged.Validate(); err != nil {
+		if err := one.Validate(); err != nil {
 			return err
 		}
-		a.Tasks = append(a.Tasks, one)
+		one.Body = whole
 	}
 	return nil
 }

@@ -122,8 +122,9 @@ func (l *Lines) write() {
 		l.mu.Unlock()
 		h := l.log.Handler()
 		each := func() {
+			room := make([]slog.Attr, 0, 20)
 			for i := range lines {
-				h.Handle(context.Background(), lines[i].record(missing))
+				h.Handle(context.Background(), lines[i].record(room, missing))
 				missing = 0
 			}
 		}
@@ -176,15 +177,13 @@ func (l *Lines) Flush(ctx context.Context) {
 	}
 }
 
-// record is the line as the log has it. A fault of ours is a warning.
-func (n *Line) record(missing int64) slog.Record {
+// record is the line as the log has it, in a room that is empty. A fault of ours is a warning.
+func (n *Line) record(as []slog.Attr, missing int64) slog.Record {
 	level := slog.LevelInfo
 	if n.Code == bus.CodeInternal {
 		level = slog.LevelWarn
 	}
 	r := slog.NewRecord(n.End, level, "request", 0)
-	var room [20]slog.Attr
-	as := room[:0]
 	text := func(key, value string) {
 		if value != "" {
 			as = append(as, slog.String(key, Plainly(value)))
@@ -219,7 +218,7 @@ func (n *Line) record(missing int64) slog.Record {
 	text("task", n.Task)
 	text("receipt", n.Receipt)
 	number("lines_missing", missing)
-	r.AddAttrs(as...)
+	r.AddAttrs(slog.Attr{Value: slog.GroupValue(as...)}) // without a name: they stand by themselves
 	return r
 }
 
