@@ -52,7 +52,7 @@ func overview() Dashboard {
 					[]Line{{"{{code}}", rate("souk_gateway_answers_total", "code")}}},
 				{"First token", "From a request until the first token of its answer.", Lines, Seconds,
 					quantiles("souk_gateway_first_token_seconds", "", "")},
-				{"Inter-token", "Between tokens of an answer.", Lines, Seconds,
+				{"Inter-token", "Between tokens of a stream.", Lines, Seconds,
 					quantiles("souk_gateway_inter_token_seconds", "", "")},
 			}},
 			{"What it takes", []Panel{
@@ -169,7 +169,7 @@ func gateways() Dashboard {
 					[]Line{{"{{model}}", rate(`souk_gateway_first_token_seconds_count{model=~"$model"}`, "model")}}},
 				{"First token", "By model.", Lines, Seconds,
 					quantiles("souk_gateway_first_token_seconds", `{model=~"$model"}`, "model")},
-				{"Inter-token", "Between tokens of an answer.", Lines, Seconds,
+				{"Inter-token", "Between tokens of a stream.", Lines, Seconds,
 					quantiles("souk_gateway_inter_token_seconds", "", "")},
 				{"Whole answers", "From a request until the end of its answer.", Lines, Seconds,
 					quantiles("souk_gateway_answer_seconds", "", "")},
