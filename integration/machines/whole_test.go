@@ -363,7 +363,7 @@ func playWhole(t *testing.T, seed uint64) {
 		p.heal()
 	}
 	w.note("all faults end")
-	// who asks for two minutes hears what became of a task, also where a journal alone knows of it, for longer
+	// who asks for two minutes hears what became of a task, also where a journal alone knows of it
 	for range 8 {
 		w.run(15 * time.Second)
 		w.askAgain()
