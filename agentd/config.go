@@ -57,7 +57,7 @@ type AgentConfig struct {
 	Model   string            `yaml:"model"` // empty: the first that the engine serves
 	Scale   float64           `yaml:"scale"` // parameters, in billions
 	Domains []bus.DomainScore `yaml:"domains"`
-	Slots   int               `yaml:"slots"` // requests at once, beside one in its queue; --max-num-seqs or less
+	Slots   int               `yaml:"slots"` // requests at once, and one in its queue: --max-num-seqs or less
 	Price   market.Price      `yaml:"price"` // credits per million tokens
 	// whose agent it is: asks of one owner count as one; empty: the node
 	Owner string `yaml:"owner"`

@@ -34,7 +34,7 @@ func (n *Node) Restore() error {
 		t.To(t.Reply)
 		n.admission.Take(t)
 		n.money.Open(rec.Client, rec.Task)
-		a.Begin(rec.Client, rec.Task, x.Sent, time.Unix(0, rec.Expires))
+		a.Begin(rec.Client, rec.Task, x.Sent, time.Unix(0, rec.Expires).Sub(x.Sent))
 		n.settle.Found(&t.Hold.Hold)
 	}
 	for p, known := range h.Ended() {

@@ -71,3 +71,26 @@ func TestATaskBeyondTheSlots(t *testing.T) {
 		})
 	}
 }
+
+// An agent that always has one task more than slots gives each as much time as the first of those: what one
+// might have had to wait in its engine's queue, nobody after it does.
+func TestTimeInAQueueDoesNotAddUp(t *testing.T) {
+	e := newEngines(t, nil)
+	e.queue = 1
+	e.join("a-1", "llama", 1, 0.9, card(1, 1, 1))
+	for range 40 {
+		e.ask("ann")
+		e.lets(2 * time.Second)
+	}
+	var all []int64
+	e.began = func(d *bus.Dispatch) { all = append(all, d.TimeoutMS) }
+	for range 60 {
+		e.ask("bob")
+		e.ask("bob")
+		e.lets(time.Second)
+	}
+	if len(all) < 60 || all[1] <= all[0] || all[len(all)-1] > all[1]*5/4 {
+		t.Errorf("%d tasks: an answer has %d ms, then %d ms, at last %d ms", len(all), all[0], all[1],
+			all[len(all)-1])
+	}
+}

@@ -216,7 +216,7 @@ func (n *Node) takes(h *hold) {
 	a, t, now, x := h.Agent, h.Whose, n.turn.Nano(), &h.Expected
 	work, ttft := n.Forecasts.Sends(now, &t.Asks, &a.Forecast, x, &h.Rec, a.Load(now))
 	// though it was sent before, if it is taken up again
-	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now(), time.Unix(0, h.Rec.Expires))
+	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now(), h.Expires.Sub(h.Sent)-x.Queued)
 	a.Computes(now, x.Features.Counted, work, ttft)
 }
 

@@ -56,7 +56,8 @@ type Agent struct {
 // Run is a task that an agent has, or may have.
 type Run struct {
 	Client, Task string
-	Since, Until time.Time // it was handed out, and ends at the latest
+	Since        time.Time     // it was handed out
+	Most         time.Duration // for which it may have a slot
 
 	job    uint64        // its number in the queue of prompts; 0: it is in none
 	served bool          // its first token came, as far as is known
@@ -166,9 +167,9 @@ func (a *Agent) Service() *Service {
 	return a.service
 }
 
-// Begin records that a client's task was handed to the agent, which ends at some time at the latest.
-func (a *Agent) Begin(client, task string, now, until time.Time) {
-	a.runs = append(a.runs, Run{Client: client, Task: task, Since: now, Until: until})
+// Begin records that a client's task was handed to the agent, which may have a slot for so long at most.
+func (a *Agent) Begin(client, task string, now time.Time, most time.Duration) {
+	a.runs = append(a.runs, Run{Client: client, Task: task, Since: now, Most: most})
 }
 
 // Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].

@@ -36,7 +36,7 @@ func TestBacklog(t *testing.T) {
 	if a.Backlog(now) != (estimate.Delay{}) || a.Besides() != 0 {
 		t.Error("an idle agent has something in hand")
 	}
-	a.Begin("ann", "long", y.turn.Now(), y.turn.Now().Add(time.Minute))
+	a.Begin("ann", "long", y.turn.Now(), time.Minute)
 	a.Computes(now, 1000, time.Second, time.Second)
 	if got := a.Backlog(now); got.Queue != time.Second || got.All != got.Queue {
 		t.Errorf("behind a prompt of a second: %+v", got)
@@ -44,7 +44,7 @@ func TestBacklog(t *testing.T) {
 	if got := a.Besides(); got != 1 {
 		t.Errorf("once that is computed %d run beside another", got)
 	}
-	a.Begin("ann", "replayed", y.turn.Now(), y.turn.Now().Add(time.Minute)) // of which the prompt is not known
+	a.Begin("ann", "replayed", y.turn.Now(), time.Minute) // of which the prompt is not known
 	if got := a.Load(now); got.Waiting != 1 || got.Decoding != 1 {
 		t.Errorf("a task of which it is known that it runs: %+v", got)
 	}
@@ -96,7 +96,7 @@ func TestHowLongAnAnswerMayTake(t *testing.T) {
 		a.Keeps(c.pace)
 		a.reg.FirstMS = c.says.Milliseconds()
 		if c.before > 0 {
-			a.Begin("ann", "before", y.turn.Now(), y.turn.Now().Add(time.Minute))
+			a.Begin("ann", "before", y.turn.Now(), time.Minute)
 			a.Computes(y.turn.Nano(), c.before, s, s)
 		}
 		if first, got := y.Within(a, c.prompt, 10); got != c.within || first >= got {

@@ -76,7 +76,7 @@ func TestWhoTakesTasks(t *testing.T) {
 		}
 	}
 	free(2, "it has joined")
-	a.Begin("ann", "t1", y.turn.Now(), y.turn.Now().Add(time.Minute))
+	a.Begin("ann", "t1", y.turn.Now(), time.Minute)
 	free(1, "one runs")
 	a.End("bob", "t1")
 	free(1, "another has ended, of which it knew nothing")
@@ -158,7 +158,7 @@ func TestWhatIsExpectedToEnd(t *testing.T) {
 	y := newYard(t)
 	a := y.join("a")
 	for i, at := range []time.Duration{0, 4 * time.Second, 8 * time.Second} {
-		a.Begin("ann", fmt.Sprint(i), y.begun.Add(at), y.begun.Add(at).Add(time.Minute))
+		a.Begin("ann", fmt.Sprint(i), y.begun.Add(at), time.Minute)
 	}
 	since, late, age := a.ends(y.begun.Add(10*time.Second), 2*time.Second)
 	if want := y.begun.Add(4 * time.Second).UnixNano(); since != want || late != 1 || age != 6*time.Second {
@@ -252,7 +252,7 @@ func TestAnyFleet(t *testing.T) {
 		case 2:
 			y.Leave(a)
 		case 3:
-			a.Begin("ann", fmt.Sprint(step), y.turn.Now(), y.turn.Now().Add(time.Minute))
+			a.Begin("ann", fmt.Sprint(step), y.turn.Now(), time.Minute)
 		case 4:
 			if runs := a.Runs(); len(runs) > 0 {
 				y.End(a, "ann", runs[rng.IntN(len(runs))].Task)

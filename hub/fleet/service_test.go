@@ -63,14 +63,14 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 	check("short prompts", 16, false)
 	y.serve(a, 400, 3900*time.Millisecond, time.Second)
 	check("long prompts", 8, true)
-	a.Begin("ann", "t1", y.turn.Now(), y.turn.Now().Add(time.Minute))
+	a.Begin("ann", "t1", y.turn.Now(), time.Minute)
 	check("one runs", 8, true)
 	if got, want := a.Usual(), 2*a.Service().Prefill(); got != want {
 		t.Errorf("a prompt keeps its own task and the one that runs for %v, want %v", got, want)
 	}
 	for i := range 200 { // which an engine refuses at once
 		task := fmt.Sprint("no", i)
-		a.Begin("ann", task, y.turn.Now(), y.turn.Now().Add(time.Minute))
+		a.Begin("ann", task, y.turn.Now(), time.Minute)
 		a.Kept("ann", task, 50*time.Millisecond)
 		a.End("ann", task)
 	}
@@ -83,7 +83,7 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 func (y *yard) serve(a *Agent, n int, kept, prompt time.Duration) {
 	for i := range n {
 		task := fmt.Sprint(y.turn.Now(), i)
-		a.Begin("ann", task, y.turn.Now(), y.turn.Now().Add(time.Minute))
+		a.Begin("ann", task, y.turn.Now(), time.Minute)
 		a.Computes(y.turn.Nano(), 1000, prompt, prompt)
 		y.pass(kept)
 		a.Computed("ann", task, prompt)

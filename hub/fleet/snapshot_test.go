@@ -25,9 +25,9 @@ func TestSnapshot(t *testing.T) {
 		c.Service().Kept(time.Minute)
 		c.Service().Ended(time.Minute / 2)
 	}
-	a.Begin("ann", "t1", y.turn.Now(), y.turn.Now().Add(time.Minute))
-	b.Begin("bob", "t1", y.turn.Now(), y.turn.Now().Add(time.Minute))
-	c.Begin("ann", "t2", y.turn.Now(), y.turn.Now().Add(time.Minute))
+	a.Begin("ann", "t1", y.turn.Now(), time.Minute)
+	b.Begin("bob", "t1", y.turn.Now(), time.Minute)
+	c.Begin("ann", "t2", y.turn.Now(), time.Minute)
 	y.pass(4 * time.Second)
 	for _, x := range y.All() {
 		y.says(x, 1, 1)

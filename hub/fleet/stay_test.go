@@ -17,7 +17,7 @@ func newStand() *stand { return &stand{now: time.Unix(100, 0), sent: map[string]
 
 func (s *stand) send(task string, work time.Duration) {
 	s.sent[task] = s.now
-	s.Begin("c", task, s.now, s.now.Add(time.Minute))
+	s.Begin("c", task, s.now, time.Minute)
 	s.Computes(s.now.UnixNano(), 1000, work, work)
 }
 

@@ -197,7 +197,7 @@ type Expected struct {
 	estimate.Estimate                  // when it was awarded; of none where the journal alone tells of it
 	Features          predict.Features // of the task
 	TTFT              time.Duration    // once the engine begins it
-	Queued            bool             // it was sent to the engine's own queue
+	Queued            time.Duration    // at most, in the engine's own queue; 0: it was not sent there
 
 	said     predict.Forecast // when it was dispatched
 	Computes time.Duration    // for which its prompt is computed, likewise, as it counts for the class
@@ -278,7 +278,7 @@ func Believed(us int64, since time.Duration) time.Duration {
 
 // InQueue is how long the task was in its engine's own queue, by when its first token came.
 func (x *Expected) InQueue(first time.Duration) time.Duration {
-	if !x.Queued {
+	if x.Queued == 0 {
 		return 0
 	}
 	return max(0, first-x.TTFT)
@@ -321,7 +321,7 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	}
 	own, most, now, sent := t.Only != nil, y.Hold.MaxTokens, time.Duration(at), time.Duration(at)-y.Ran
 	first = Believed(y.TTFTUS, y.Ran)
-	if y.Queued { // nobody knows since when its prompt was computed
+	if y.Queued > 0 { // nobody knows since when its prompt was computed
 		first = 0
 	}
 	o := predict.Observation{

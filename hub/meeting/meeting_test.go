@@ -68,7 +68,7 @@ func (p *place) task(id string) *Task {
 // runs has an agent be given so many tasks more.
 func (p *place) runs(agent string, n int) {
 	for i := range n {
-		p.fleet.Find(agent).Begin("bob", fmt.Sprint(i), p.turn.Now(), p.turn.Now().Add(time.Minute))
+		p.fleet.Find(agent).Begin("bob", fmt.Sprint(i), p.turn.Now(), time.Minute)
 	}
 }
 
