@@ -55,6 +55,7 @@ func crowdMore(ctx context.Context, o virtual.CrowdOptions) ([]virtual.Row, []co
 	}{
 		{"mtrag", "mixed", virtual.Tempers, "", loads}, {"mtrag", "two-speeds", virtual.Tempers, "", loads},
 		{"mtrag", "dear-and-cheap", virtual.Tempers, "", loads},
+		{"mtrag", "mixed", virtual.NoTerms, "", loads}, {"mtrag", "two-speeds", virtual.NoTerms, "", loads},
 		{"mtrag", "alike", virtual.Tempers, "", loads}, {"mtrag", "alike", virtual.Spread, "", loads},
 		{"mtrag", "mixed", virtual.Tempers, virtual.OneKey, loads},
 		{"crowd", "alike", "", virtual.OneKey, []float64{0}},

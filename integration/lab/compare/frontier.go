@@ -183,6 +183,15 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   away, and rivals' callers pay 42 % more; who names a model pays nothing of it. It waits for a measure of
   what a second costs that one client cannot move. By what a usual task costs, which nobody can, at twelve of
   these a second, it does as well with terms, but long prompts of who says none wait beside free slots.
+* **A price that rises as long as anybody waits** for an agent's slots, and does not settle at what the wait
+  costs him. On the mixed fleet where nobody says terms, callers wait for the cheap engines up to where a
+  dearer one costs as much more ([crowd](crowd.md#mtrag-mixed-none): 5.9 s on the median at .9, beside 28 idle
+  slots, and a router that looks at no price serves them in 18 ms): each is as well off, and all are worse
+  off, as the line in front of a cheap engine helps nobody. With a price that adds up what is wanted over 120
+  s, in place of moving towards it: +27 and +14 % of welfare there (.9 and 1.1, three seeds), and medians of
+  .32 and .45 s. But where callers say terms +.1 and -1.7 %, bills of 3.2 and not 1.9 times the card, 9.2 and
+  not 6.4, and twice as many are refused. Four times as fast: +16 and -6 %, and -2.7 and -5.7 % with terms.
+  **This is the first thing to build**: who waits for a price alone ought to make it rise until he does not.
 * **A task more on an engine than it runs at once, whatever terms say**, which waits in it for the next end.
   It is done where terms differ little, as where nobody says any: an engine forms its next step in the moment in
   which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag and 2 %
