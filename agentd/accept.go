@@ -34,7 +34,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	if code != "" {
 		h.reply = a.refusal(d, code, why)
 	} else {
-		h.state, h.others = serving, a.running
+		h.state, h.beyond = serving, a.running >= a.cfg.Slots
 		a.running++
 		a.prefills++
 		if d.WatchMS > 0 {

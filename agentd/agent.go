@@ -45,6 +45,7 @@ type Agent struct {
 
 	generated *int64 // tokens, as the engine last counted them
 	full      full
+	noQueue   bool      // the engine has refused a task beyond its slots
 	without   string    // feature: the kind of tasks that the engine has no endpoint for
 	askAt     time.Time // when it is asked for that again
 	served    string    // such features that it cannot have, as it has answered
@@ -68,7 +69,7 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int  // tasks that ran when it began
+	beyond       bool // it came when all slots were taken
 	began        bool // the engine has said something, or failed to
 	former       bool // an earlier life served it: only its completion is left
 }
@@ -312,7 +313,9 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	a.running--
 	a.news = true
 	c.Boot = a.boot
-	if c.Code == bus.CodeNoSlot {
+	if h := a.holds[d.Hold]; c.Code == bus.CodeNoSlot && h != nil && h.beyond {
+		a.noQueue = true // of its slots nothing is known by that
+	} else if c.Code == bus.CodeNoSlot {
 		a.full.refuses(a.now, d.Task.Client, a.running, e.Again)
 	}
 	if no := bus.Without(d.Task.Kind); e.Missing {

@@ -76,10 +76,10 @@ func (a *Agent) slots() int {
 	return min(n, a.cfg.Slots)
 }
 
-// queue returns how many tasks beyond its slots an agent takes, which wait in its engine's own queue: an
-// engine that has refused one lately takes none.
+// queue returns how many tasks beyond its slots an agent takes, which wait in its engine's own queue: none
+// once that has refused one, or while it is full.
 func (a *Agent) queue() int {
-	if a.full.limited {
+	if a.noQueue || a.full.limited {
 		return 0
 	}
 	return 1

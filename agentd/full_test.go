@@ -70,6 +70,54 @@ func TestAFullEngineIsAskedSeldom(t *testing.T) {
 	}
 }
 
+// An engine that refuses what is beyond its slots is given one such task and no other, and all of its slots
+// are offered on: also where one had a place again by the time it refused, and whoever's tasks these are.
+func TestAnEngineThatHasNoQueue(t *testing.T) {
+	for _, clients := range [][]string{{"c"}, {"c", "c", "c", "c", "d"}} {
+		a := newTestAgent(8, Config{})
+		a.Claimed(claim(5))
+		now, asked, refused, least := begun, 0, 0, 8
+		var last bus.Summary
+		var runs []*bus.Dispatch
+		end := func(d *bus.Dispatch, code bus.Code) {
+			a.Ended(d, &Ending{Completion: bus.Completion{Hold: d.Hold, Code: code,
+				Outcome: bus.OutcomeFailed}})
+			a.Acked(d.Hold, "")
+		}
+		for range 600 {
+			now = now.Add(50 * time.Millisecond)
+			if s := a.Ready(now).Summary; s != nil {
+				last = *s
+			}
+			least = min(least, last.Slots)
+			var refuses *bus.Dispatch
+			for refuses == nil && len(runs) < last.Slots+last.Queue {
+				d := dispatch(fmt.Sprint("h", asked))
+				d.Task.Client = clients[asked%len(clients)]
+				asked++
+				if _, start := a.Dispatch("math", d); !start {
+					break // until its next summary comes
+				}
+				if len(runs) < 8 {
+					a.Began(d, nil)
+					runs = append(runs, d)
+				} else {
+					refuses = d
+				}
+			}
+			end(runs[0], "")
+			runs = runs[1:]
+			if refuses != nil {
+				refused++
+				end(refuses, bus.CodeNoSlot)
+			}
+		}
+		if refused != 1 || least != 8 || asked < 500 {
+			t.Errorf("of %v: %d of %d are refused, and it offers %d of 8 slots", clients, refused, asked, least)
+		}
+	}
+}
+
 // What an engine refuses one client alone takes no slots from others; and how long it asks to be left alone
 // is heeded, up to a minute.
 func TestWhoIsRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -92,5 +93,112 @@ func TestTimeInAQueueDoesNotAddUp(t *testing.T) {
 	if len(all) < 60 || all[1] <= all[0] || all[len(all)-1] > all[1]*5/4 {
 		t.Errorf("%d tasks: an answer has %d ms, then %d ms, at last %d ms", len(all), all[0], all[1],
 			all[len(all)-1])
+	}
+}
+
+// What an agent, or its engine, refuses beyond its slots says nothing of these: it is not left alone, and
+// given no other such task before it says that it takes one. The task goes on.
+func TestATaskBeyondTheSlotsIsRefused(t *testing.T) {
+	for _, by := range []string{"agent", "engine"} {
+		e := newEngines(t, nil)
+		e.queue = 1
+		e.join("a-1", "llama", 2, 0.9, card(1, 1, 1))
+		for range 40 {
+			e.ask("ann")
+			e.lets(2 * time.Second)
+		}
+		e.beat = e.now.Add(time.Hour) // it says nothing before the end
+		var runs []bus.Dispatch
+		refused := 0
+		hands := func() {
+			for len(e.dispatched) > 0 {
+				d := e.dispatched[0]
+				e.dispatched = e.dispatched[1:]
+				switch {
+				case len(runs) < 2:
+					e.accept(d)
+					runs = append(runs, d)
+				case by == "agent":
+					refused++
+					e.refuse(d, bus.CodeNoSlot)
+				default:
+					refused++
+					e.accept(d)
+					c := completion("a-1", d, market.Usage{})
+					c.Outcome, c.Code, c.Unsaid = bus.OutcomeFailed, bus.CodeNoSlot, true
+					c.Finish, c.Cost, c.TTFTUS, c.ITLUS = "", 0, 0, 0
+					e.must(e.step(c))
+				}
+			}
+		}
+		e.prepaid["bob"] = 1_000_000 * market.Credit
+		for i := range 8 {
+			e.must(e.step(e.task("bob", fmt.Sprint("b", i))))
+			e.pass(5 * time.Millisecond)
+			hands()
+		}
+		if refused != 1 {
+			t.Errorf("%s: %d are refused before it has said more", by, refused)
+		}
+		for i := range 8 {
+			if len(runs) == 0 {
+				t.Fatalf("%s: %d of 8 are served", by, i)
+			}
+			if i < 6 && len(runs) < 2 {
+				t.Errorf("%s: %d of 2 slots are used", by, len(runs))
+			}
+			d := runs[0]
+			runs = runs[1:]
+			e.must(e.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 50})))
+			e.pass(15 * time.Millisecond)
+			hands()
+		}
+	}
+}
+
+// What slots serve in a second is by how long tasks keep them: in an engine's queue they keep none.
+func TestATaskInAQueueKeepsNoSlot(t *testing.T) {
+	e := newEngines(t, nil)
+	e.queue = 1
+	e.join("a-1", "llama", 1, 0.9, card(1, 1, 1))
+	for range 40 {
+		e.ask("ann")
+		e.lets(2 * time.Second)
+	}
+	e.prepaid["bob"] = 1_000_000 * market.Credit
+	type sent struct {
+		d  bus.Dispatch
+		at time.Time
+	}
+	var runs []sent
+	queued := 0
+	hands := func() {
+		for _, d := range e.dispatched {
+			e.accept(d)
+			runs = append(runs, sent{d, e.now})
+		}
+		e.dispatched = nil
+		queued = max(queued, len(runs))
+	}
+	for i := range 120 {
+		e.must(e.step(e.task("bob", fmt.Sprint("b", i))))
+		if i%10 == 0 {
+			e.must(e.step(e.task("bob", fmt.Sprint("more", i))))
+		}
+		hands()
+		e.pass(500 * time.Millisecond)
+		hands()
+		e.pass(500 * time.Millisecond)
+		hands()
+		e.must(e.summary("a-1", func(m *bus.Summary) { m.Queue = 1 }))
+		hands()
+		c := completion("a-1", runs[0].d, market.Usage{Prompt: 100, Output: 50})
+		c.TTFTUS = max(0, e.now.Sub(runs[0].at)-time.Second).Microseconds() + 50_000
+		runs = runs[1:]
+		e.must(e.step(c))
+		hands()
+	}
+	if serves := e.n.Stats().Regime.Serves; queued < 2 || serves < 0.8 || serves > 1.4 {
+		t.Errorf("a slot serves a task each second, believed are %v; %d at once", serves, queued)
 	}
 }

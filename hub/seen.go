@@ -44,7 +44,12 @@ func (x holding) Spoke(s *settle.Hold, m bus.Message) {
 }
 
 func (x holding) Avoid(s *settle.Hold, e settle.Event) {
-	a := x.of(s).Agent
+	h := x.of(s)
+	a := h.Agent
+	if e == settle.Refuses && h.Beyond {
+		a.Unqueues()
+		return
+	}
 	if e == settle.NoReply {
 		x.stats.Agent(a.ID()).Unanswered++
 	}
@@ -71,7 +76,7 @@ func (x holding) Others(s *settle.Hold) (largest, free int) {
 		}
 		if a != h.Agent && x.settle.Late(a.ID()) == 0 &&
 			x.Forecasts.Goes(&h.Whose.Asks, &a.Forecast) {
-			free += a.Free(x.turn.Nano())
+			free += a.Vacant(x.turn.Nano())
 		}
 	}
 	return largest, free
@@ -144,8 +149,11 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 			x.Queue.News()
 		}
 	}
+	if how.Reason == bus.CodeNoSlot && h.Beyond {
+		a.Unqueues()
+	}
 	if !t.Own() && how.Had {
-		x.regimes.Ended(ran)
+		x.regimes.Ended(ran - queued)
 		a.Kept(h.Rec.Client, h.Rec.Task, ran-queued)
 	}
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)

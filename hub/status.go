@@ -79,7 +79,8 @@ func (n *Node) waiting(w *regime.Watch) {
 		k := min(a.Load(n.turn.Nano()).Waiting, len(a.Runs()))
 		for _, h := range n.holds(a)[len(a.Runs())-k:] {
 			if h.Expected.First > 0 && !h.Whose.Own() {
-				w.Waits(h.Sent.Sub(h.Whose.Arrived()), now.Sub(h.Sent), h.Expected.First, 1)
+				queued := h.Expected.InQueue(now.Sub(h.Sent))
+				w.Waits(h.Sent.Sub(h.Whose.Arrived())+queued, now.Sub(h.Sent)-queued, h.Expected.First, 1)
 			}
 		}
 	}

@@ -150,11 +150,14 @@ func (a *Agent) Free(now int64) int {
 }
 
 func (a *Agent) free() int {
-	if most, bound := a.slots(); a.overcommit && !bound && a.Running() == most {
+	if most, bound := a.slots(); a.overcommit && a.queues && a.stuck == 0 && !bound && a.Running() == most {
 		return 1
 	}
 	return a.idle()
 }
+
+// Unqueues notes that the agent took no task beyond its slots: until its next summary it is given none.
+func (a *Agent) Unqueues() { a.queues = false }
 
 // Runs are the tasks that the agent has, as they were handed out, to be read.
 func (a *Agent) Runs() []Run { return a.runs }

@@ -172,7 +172,7 @@ func (r *Room[A]) Register(a *Agent, reg bus.Registration) {
 	if a.Fresh(&reg) {
 		a.life, a.restarted = 0, a.reg.Agent != ""
 		a.seq, a.said, a.ready, a.refusals, a.avoidUntil = 0, time.Time{}, true, 0, 0
-		a.excess, a.stuck, a.own, a.prefill = 0, 0, 0, 0
+		a.excess, a.stuck, a.own, a.prefill, a.queues = 0, 0, 0, 0, false
 	}
 	a.reg = reg
 	a.seller.Owner, a.seller.Class = reg.Seller()

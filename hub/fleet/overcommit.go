@@ -21,7 +21,7 @@ func (r *Room[A]) Overcommit(spread float64) {
 	for _, kept := range r.all {
 		a := kept.self()
 		busy, known := a.busy()
-		a.overcommit = known && busy >= 2*a.sold && a.queues && a.stuck == 0 && len(a.runs) > 0
+		a.overcommit = known && busy >= 2*a.sold && len(a.runs) > 0
 		if a.overcommit {
 			service, step := a.Service().Mean(), a.pace.Token(a.Load(r.turn.Nano()))
 			a.overcommit = r.turn.Now().Sub(a.runs[0].Since) <= overdue*service &&

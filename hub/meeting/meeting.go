@@ -215,7 +215,7 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 	}
 	first, service := r.fleet.Within(&a.Agent, prompt, e.MaxTokens)
 	usually, queued := a.Queued()
-	h.Expected.Queued = queued
+	h.Expected.Queued, h.Beyond = queued, queued > 0
 	h.First, h.Watch, first, service = h.First+queued, h.Watch+usually, first+queued, service+queued
 	h.Most, h.Expires, h.Limit = e.Most, h.Sent.Add(service+r.cfg.HoldGrace), first+r.cfg.HoldGrace/2
 	h.Timeout = service + r.cfg.HoldGrace/2

@@ -7,7 +7,10 @@ import "souk/hub/estimate"
 // earlier rounds. The zero Spread has seen nobody.
 type Spread struct{ more, mean, last float64 }
 
-const spreadOf = 64 // a mean is of some so many tasks
+const (
+	spreadOf     = 64 // a mean is of some so many tasks
+	spreadAtMost = 10 // times the mean is what one counts for: with what it says none moves that for long
+)
 
 // Learn takes in a round's waiters.
 func (s *Spread) Learn(waiters []estimate.Waiter) {
@@ -20,6 +23,7 @@ func (s *Spread) Learn(waiters []estimate.Waiter) {
 		if s.mean == 0 {
 			s.mean, s.last = x, x
 		}
+		x = min(x, spreadAtMost*s.mean)
 		s.more += (max(0, x-s.last) - s.more) / spreadOf
 		s.mean += (x - s.mean) / spreadOf
 		s.last = x

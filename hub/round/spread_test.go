@@ -35,6 +35,8 @@ func TestSpread(t *testing.T) {
 		{"the same", repeat(100, 7), 0, 0},
 		{"by turns", repeat(1000, 100, 300), 0.45, 0.55}, // 200 in every second one, of 200
 		{"a hundred times as dear, once", append(repeat(100, 7), 700), 0.1, 1},
+		{"whatever one says", append(repeat(100, 7), 1<<62), 0.1, 0.13},
+		{"whatever one said, long ago", append(append(repeat(100, 7), 1<<62), repeat(500, 7)...), 0, 1e-3},
 		{"that, and long ago", append(append(repeat(100, 7), 700), repeat(1000, 7)...), 0, 1e-3},
 	} {
 		if got := learn(c.seconds...); got < c.least || got > c.most || math.IsNaN(got) {

@@ -58,7 +58,8 @@ func (r *Room) mayMove(h *Hold, code bus.Code) bool {
 }
 
 // moved gives a task that its agent failed to another, with its first arrival; where there is none, to the
-// same once its engine can be reached again. It returns false if there is none, or the task must not move.
+// same once its engine can be reached again; or to any, where its engine had no room beyond its slots. It
+// returns false if there is none, or the task must not move.
 func (r *Room) moved(h *Hold, e Event, code bus.Code) bool {
 	if !r.mayMove(h, code) {
 		return false
@@ -66,10 +67,12 @@ func (r *Room) moved(h *Hold, e Event, code bus.Code) bool {
 	if h.Given && code.Broken() {
 		code = bus.CodeLateFirst
 	}
-	wait := r.elsewhere(h)
-	back := wait == nil && code == bus.CodeUnavailable // its engine may be, as for those who come now
-	if back {
+	wait, back := r.elsewhere(h), h.Beyond && code == bus.CodeNoSlot // its agent's slots may do
+	if wait == nil && code == bus.CodeUnavailable {                  // its engine may, as for who comes now
 		r.hub.Avoid(h, e)
+		back = true
+	}
+	if back {
 		wait = r.hub.Wait(h, false)
 	}
 	if wait == nil || !r.voided(h, e, code, Move) {

@@ -126,6 +126,7 @@ type Hold struct {
 	Msg      *bus.Task // what its client sent; nil: it is known from the journal alone
 	Deadline time.Time // of the task
 	Unread   bool      // nobody reads the answer
+	Beyond   bool      // its agent's slots were all taken
 	State    State
 	Most     int // prompt tokens that it covers; 0: it is known from the journal alone
 	Sent     time.Time
