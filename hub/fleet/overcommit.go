@@ -13,6 +13,12 @@ import (
 // slots taken: where they take more, caches are short, and another prompt before its turn costs more than a
 // step.
 
+// leastSlots bounds from below the slots of an agent that is given more. Of few the first end is far off,
+// and who stands in that engine's queue meanwhile waits beside slots that others have free: at nine tenths
+// of capacity of 16 agents with one slot 99 in 100 first tokens came within 9.7 s, and 2.6 without; of 8
+// with four, within 1.6 and 1.1.
+const leastSlots = 8
+
 // Overcommit sets which agents are given a task beyond their slots. spread is by how much a second is dearer
 // to who comes than to who came before, on the mean and of the mean: see round.Spread. Half the time until
 // one of the slots is free, times that, is what the place costs a dearer task; a step, the time between
@@ -21,7 +27,7 @@ func (r *Room[A]) Overcommit(spread float64) {
 	for _, kept := range r.all {
 		a := kept.self()
 		busy, known := a.busy()
-		a.overcommit = known && busy >= 2*a.sold && len(a.runs) > 0
+		a.overcommit = known && busy >= 2*a.sold && a.sold >= leastSlots && len(a.runs) > 0
 		if a.overcommit {
 			service, step := a.Service().Mean(), a.pace.Token(a.Load(r.turn.Nano()))
 			a.overcommit = r.turn.Now().Sub(a.runs[0].Since) <= overdue*service &&
