@@ -157,7 +157,8 @@ func TestATaskBeyondTheSlotsIsRefused(t *testing.T) {
 	}
 }
 
-// What slots serve in a second is by how long tasks keep them: in an engine's queue they keep none.
+// What slots serve in a second is by how long tasks keep them: in an engine's queue they keep none. How long
+// a first token takes is learned since there was a slot.
 func TestATaskInAQueueKeepsNoSlot(t *testing.T) {
 	e := newEngines(t, nil)
 	e.queue = 1
@@ -175,7 +176,7 @@ func TestATaskInAQueueKeepsNoSlot(t *testing.T) {
 		at, begun time.Time // it was sent, and a slot was free
 	}
 	var runs []sent
-	queued := 0
+	queued, prompt := 0, 50*time.Millisecond
 	hands := func() {
 		for _, d := range e.dispatched {
 			e.accept(d)
@@ -184,9 +185,22 @@ func TestATaskInAQueueKeepsNoSlot(t *testing.T) {
 		e.dispatched = nil
 		queued = max(queued, len(runs))
 	}
+	end := func() {
+		if len(runs) > 8 {
+			runs[8].begun = e.now
+		}
+		c := completion("a-1", runs[0].d, market.Usage{Prompt: 100, Output: 50})
+		c.TTFTUS = runs[0].begun.Sub(runs[0].at).Microseconds() + prompt.Microseconds()
+		runs = runs[1:]
+		e.must(e.step(c))
+		hands()
+	}
 	for i := range 240 {
+		if i == 60 {
+			prompt = 200 * time.Millisecond
+		}
 		e.must(e.step(e.task("bob", fmt.Sprint("b", i))))
-		if i%10 == 0 {
+		if i%4 == 0 {
 			e.must(e.step(e.task("bob", fmt.Sprint("more", i))))
 		}
 		hands()
@@ -196,19 +210,21 @@ func TestATaskInAQueueKeepsNoSlot(t *testing.T) {
 		hands()
 		e.must(e.summary("a-1", func(m *bus.Summary) { m.Queue = 1 }))
 		hands()
-		if e.now.Sub(runs[0].begun) < 7*time.Second {
-			continue
+		if e.now.Sub(runs[0].begun) >= 7*time.Second {
+			end()
 		}
-		if len(runs) > 8 {
-			runs[8].begun = e.now
-		}
-		c := completion("a-1", runs[0].d, market.Usage{Prompt: 100, Output: 50})
-		c.TTFTUS = runs[0].begun.Sub(runs[0].at).Microseconds() + 50_000
-		runs = runs[1:]
-		e.must(e.step(c))
-		hands()
 	}
 	if serves := e.n.Stats().Regime.Serves; queued < 9 || serves < 0.97 || serves > 1.2 {
 		t.Errorf("8 slots serve a task each second, believed are %v; %d at once", serves, queued)
+	}
+	for len(runs) > 7 {
+		e.pass(time.Second)
+		e.must(e.summary("a-1", nil))
+		hands()
+		end()
+	}
+	e.must(e.step(e.task("bob", "last")))
+	if d := e.take("bob", "last"); d.FirstMS < 2600 || d.FirstMS > 3000 {
+		t.Errorf("a first token, which takes 200 ms, has 2 s and four times that: %d ms", d.FirstMS)
 	}
 }

@@ -49,9 +49,6 @@ func (n rounds) clear() {
 	if err != nil {
 		n.turn.Fault(fmt.Errorf("round %d is not awarded: %w", c.Round.Number, err))
 	}
-	if own == nil {
-		s.Spread.Learn(s.Waiters)
-	}
 	n.fleet.Overcommit(s.Spread.Of()) // by what runs now
 	n.leaves(whys)
 	n.notPrewarmed(own)
@@ -197,6 +194,7 @@ func (n rounds) award(c *round.Cleared) error {
 			}
 			s.Kept.End(n.turn.Nano(), t.Worth, aw.Value-aw.Cost-n.cfg.Fee)
 			t.Worth = -1
+			s.Spread.Learn(t.Second(0))
 		}
 		n.takes(h)
 		n.hear(t, h.Agent, func(now time.Time, x *policy.Turn) {

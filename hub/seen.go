@@ -159,6 +159,12 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
 	a.Forecast.Ended(&h.Expected)
 	x.fleet.End(&a.Agent, h.Rec.Client, h.Rec.Task)
+	for _, next := range x.holds(a) {
+		if next != nil && next.Expected.Queued > 0 && next.Expected.Waited == 0 { // it has the slot
+			next.Expected.Waited = max(1, x.turn.Now().Sub(next.Sent))
+			break
+		}
+	}
 }
 
 func (x holding) Done(s *settle.Hold, r *bus.Result, tell bool) {

@@ -198,6 +198,7 @@ type Expected struct {
 	Features          predict.Features // of the task
 	TTFT              time.Duration    // once the engine begins it
 	Queued            time.Duration    // at most, in the engine's own queue; 0: it was not sent there
+	Waited            time.Duration    // there, until the hub heard that a slot was free; 0: it did not
 
 	said     predict.Forecast // when it was dispatched
 	Computes time.Duration    // for which its prompt is computed, likewise, as it counts for the class
@@ -278,8 +279,11 @@ func Believed(us int64, since time.Duration) time.Duration {
 
 // InQueue is how long the task was in its engine's own queue, by when its first token came.
 func (x *Expected) InQueue(first time.Duration) time.Duration {
-	if x.Queued == 0 {
+	switch {
+	case x.Queued == 0:
 		return 0
+	case x.Waited > 0:
+		return min(first, x.Waited)
 	}
 	return max(0, first-x.TTFT)
 }
@@ -321,8 +325,10 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	}
 	own, most, now, sent := t.Only != nil, y.Hold.MaxTokens, time.Duration(at), time.Duration(at)-y.Ran
 	first = Believed(y.TTFTUS, y.Ran)
-	if y.Queued > 0 { // nobody knows since when its prompt was computed
-		first = 0
+	if y.Queued > 0 { // its prompt was computed since a slot was free
+		if first = max(0, first-y.Waited); y.Waited == 0 {
+			first = 0
+		}
 	}
 	o := predict.Observation{
 		Prompt: y.Usage.Prompt, Cached: y.Usage.Cached, Output: y.Usage.Output,
@@ -341,7 +347,7 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 	}
 	if first > 0 {
 		came := min(sent+time.Duration(y.TTFTUS)*time.Microsecond, now)
-		a.rate.Learn(sent, came, y.Usage.Prompt-held)
+		a.rate.Learn(sent+y.Waited, came, y.Usage.Prompt-held)
 	}
 	a.Cache.Served(y.Run, t.Source.Session, t.Prompt, y.Usage.Prompt, y.Usage.Output, cached)
 	a.prewarmed = a.prewarmed || own

@@ -1,8 +1,8 @@
 package round
 
-import "souk/hub/estimate"
+import "souk/market"
 
-// Spread learns how different the terms are of those who come one after the other: by how much a second costs
+// Spread learns how different the terms are of those who begin one after the other: by how much a second costs
 // the later one more, of what it costs on the mean, from 0 where all say the same, or nothing. It is of
 // earlier rounds. The zero Spread has seen nobody.
 type Spread struct{ more, mean, last float64 }
@@ -12,22 +12,16 @@ const (
 	spreadAtMost = 10 // times the mean is what one counts for: with what it says none moves that for long
 )
 
-// Learn takes in a round's waiters.
-func (s *Spread) Learn(waiters []estimate.Waiter) {
-	for i := range waiters {
-		w := &waiters[i]
-		if w.Rounds > 0 {
-			continue // it was in one
-		}
-		x := float64(w.First)
-		if s.mean == 0 {
-			s.mean, s.last = x, x
-		}
-		x = min(x, spreadAtMost*s.mean)
-		s.more += (max(0, x-s.last) - s.more) / spreadOf
-		s.mean += (x - s.mean) / spreadOf
-		s.last = x
+// Learn takes in what a second costs a task that begins: what was not served, or not yet, says nothing.
+func (s *Spread) Learn(second market.Credits) {
+	x := float64(second)
+	if s.mean == 0 {
+		s.mean, s.last = x, x
 	}
+	x = min(x, spreadAtMost*s.mean)
+	s.more += (max(0, x-s.last) - s.more) / spreadOf
+	s.mean += (x - s.mean) / spreadOf
+	s.last = x
 }
 
 // Of is the mean of how much more a second costs the later of two, as a part of what it costs.

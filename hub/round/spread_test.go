@@ -5,17 +5,16 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"souk/hub/estimate"
 	"souk/market"
 )
 
 // Who says nothing, or the same, differs in nothing; who is dearer by turns does, whatever the unit of money.
-// Of a round nothing is learned twice, and what one says has no weight but among those who came lately.
+// What one says has no weight but among those who began lately.
 func TestSpread(t *testing.T) {
 	learn := func(seconds ...market.Credits) float64 {
 		var s Spread
 		for _, x := range seconds {
-			s.Learn([]estimate.Waiter{{First: x}, {First: 1 << 40, Rounds: 1}})
+			s.Learn(x)
 		}
 		return s.Of()
 	}
