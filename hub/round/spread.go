@@ -2,8 +2,8 @@ package round
 
 import "souk/market"
 
-// Spread learns how different the terms are of those who begin one after the other: by how much a second costs
-// the later one more, of what it costs on the mean, from 0 where all say the same, or nothing. It is of
+// Spread learns how different the terms are of those who begin one after the other: by how much a second
+// costs the later one more, of what it costs on the mean, from 0 where all say the same, or nothing. It is of
 // earlier rounds. The zero Spread has seen nobody.
 type Spread struct{ more, mean, last float64 }
 

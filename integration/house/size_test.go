@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 112_962
-	mostHub     = 18_733
-	mostRoot    = 1_383 // package hub itself, which wires its rooms
+	mostProduct = 113_019
+	mostHub     = 18_811
+	mostRoot    = 1_400 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
