@@ -320,7 +320,7 @@ asked where nobody says terms holds: [crowd](crowd.md).
   asked: it goes before 34 tasks that wait, and pays what that costs these. Over HTTP the dearest task was at
   1.8 to 2.03; that was before a slot cost all of its price where tasks are refused, and was not measured
   since.
-* **The hub and its parts** have some 18,700 lines of Go, and 15,000 were asked. What were seven tolls is one
+* **The hub and its parts** have some 18,800 lines of Go, and 15,000 were asked. What were seven tolls is one
   rule; what is left are features, and none of them could go without a loss that a page shows: forecasts,
   caches, failover, settlement, the papers' own policies. A round reaches up to 780 functions, and 120 were
   asked: 15 of them are package hub's own, the rest are rooms, records and the solver.
