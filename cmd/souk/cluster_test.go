@@ -505,15 +505,6 @@ func ownPorts(t *testing.T) string {
 	return dir
 }
 
-func number(t *testing.T, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func startCluster(t *testing.T, bin, dir string, args ...string) *started {
 	t.Helper()
 	s := &started{dir: dir, done: make(chan error, 1)}
@@ -580,21 +571,10 @@ func clusterLives(t *testing.T, bin string) {
 	if code := s.wait(t); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, s.out.String())
 	}
-	for _, want := range []string{"13 processes, 4 agents", "no findings: 3 journals", "port 8010 is taken"} {
+	for _, want := range []string{"13 processes, 4 agents", "6 dialogues to their end, 0 broken off",
+		"no findings: 3 journals", "port 8010 is taken"} {
 		if !strings.Contains(s.out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out.String())
-		}
-	}
-	// Whoever gives an answer a second may be told that nobody would answer (see brokenOff); nobody else is.
-	ends := regexp.MustCompile(`(\d+) dialogues to their end, (\d+) broken off`).FindStringSubmatch(s.out.String())
-	patient := regexp.MustCompile(`(?m)^ *(?:balanced|exacting|thrifty) +(\d+) +(\d+) `).FindAllStringSubmatch(
-		s.out.String(), -1)
-	if len(ends) != 3 || number(t, ends[1])+number(t, ends[2]) != 6 || len(patient) != 3 {
-		t.Errorf("it does not say what became of six dialogues of four kinds of clients:\n%s", s.out.String())
-	}
-	for _, kind := range patient {
-		if kind[1] != kind[2] || kind[1] == "0" {
-			t.Errorf("of patient clients' tasks not all were served:\n%s", s.out.String())
 		}
 	}
 	gone(t, s, 13)
