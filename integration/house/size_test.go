@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 113_019
-	mostHub     = 18_811
+	mostProduct = 113_017
+	mostHub     = 18_809
 	mostRoot    = 1_400 // package hub itself, which wires its rooms
 )
 

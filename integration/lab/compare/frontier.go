@@ -194,7 +194,7 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   at 1.1 and bills a tenth more; where nobody does and agents are alike, level. mooncake +3 to +8 %; agents
   from -45 to +70 %, by whether a price outlasts some seconds without a round. Adding up all of it: medians of
   .3 and .5 s, but -1.7 % on mixed at 1.1, and bills of 9 and not 6. **This is the first thing to build**: it
-  was found too late to be tried as a change of what is charged has to be.
+  changes what is charged, so how it can be played has to be known first.
 * **A task more on an engine than it runs at once, whatever terms say**, which waits in it for the next end.
   It is done where terms differ little, as where nobody says any: an engine forms its next step in the moment in
   which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag and 2 %
