@@ -96,18 +96,18 @@ func (s *spread) add(r float64) {
 
 // most returns the factors by which one in a hundred observations, and one in a thousand, exceed their
 // forecasts; seen tells of how many. The greatest of two hundred exceeds the hundredth in seven of eight
-// cases; the thousandth is taken to be as far above it as it is above the tenth, or, of fewer observations,
-// above the middle one. Of very few nothing is known.
+// cases. The thousandth is taken to be as far above the second as that is above the tenth, or, of fewer
+// observations, above the middle one: the greatest alone may be an accident. Of very few nothing is known.
 func (s *spread) most() (hundredth, thousandth float64, seen int) {
 	seen = len(s.sorted)
 	if seen < few {
 		return 0, 0, 0
 	}
-	top, from := s.sorted[seen-1], s.middle
+	second, from := s.sorted[seen-2], s.middle
 	if seen >= ratiosOf {
 		from = s.sorted[seen-1-seen/10]
 	}
-	return top, top * (top / from), seen
+	return s.sorted[seen-1], second * (second / from), seen
 }
 
 // half finds the middle one.

@@ -219,3 +219,24 @@ func TestATurnWidensAtOnce(t *testing.T) {
 		t.Errorf("after a thousand that came as ever the width is %.3f, was %.3f before", again, before)
 	}
 }
+
+// One answer that is far off moves neither bound of first tokens by much: else all tasks after it would have
+// as much time as that one took, squared.
+func TestOneFarAnswerMovesNoBound(t *testing.T) {
+	for _, seen := range []int{few, 60, 199, ratiosOf, 3 * ratiosOf} {
+		var s spread
+		for i := range seen {
+			s.add(1 + float64(i*37%100)/400)
+		}
+		_, before, _ := s.most()
+		s.add(15)
+		if _, after, _ := s.most(); after > 1.25*before {
+			t.Errorf("after %d answers, %.2f times what was forecast and more in one of a thousand; "+
+				"then one of 15 times: %.2f", seen, before, after)
+		}
+		s.add(15)
+		if _, after, _ := s.most(); after < 15 {
+			t.Errorf("after two of 15 times in %d answers, %.2f", seen+2, after)
+		}
+	}
+}
