@@ -207,3 +207,25 @@ func TestTermsStayGood(t *testing.T) {
 		t.Errorf("only %d tasks wait", taken)
 	}
 }
+
+// A client whose money came too late for a task may ask it again, with a slot free: its money is there now.
+func TestWhoseMoneyCameTooLateMayComeAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	hurried := func(m *bus.Task) { // worth nothing after some 300 ms
+		m.Terms = bus.Terms{Worth: new(market.Credit), Delta: new(0.25), PatienceMS: new(int64(1000))}
+	}
+	h.prepaid["cat"], h.silent = 10*market.Credit, true
+	h.must(h.step(h.task("cat", "late", hurried)))
+	h.pass(400 * time.Millisecond)
+	h.silent = false
+	for _, f := range h.pending {
+		h.must(h.step(h.treasury(f)))
+	}
+	h.pass(time.Millisecond)
+	if r := h.told("cat.late"); r == nil || r.Code != bus.CodeNotWorthIt || r.RetryMS == 0 {
+		t.Errorf("%+v", r)
+	}
+	h.must(h.step(h.task("cat", "again", hurried)))
+	h.take("cat", "again")
+}

@@ -143,9 +143,8 @@ func (n rounds) worthless(t *task, best *estimate.Offer, outpriced bool) bool {
 		return false
 	}
 	n.meeting.Kept.End(n.turn.Nano(), t.Worth, 0)
-	retry, worth := time.Duration(0), "less than it costs at each agent that may take tasks again"
+	worth := "less than it costs at each agent that may take tasks again"
 	if t.Rounds() > 0 {
-		retry = time.Second
 		n.meeting.Refuse(t)
 	}
 	if best != nil {
@@ -156,7 +155,7 @@ func (n rounds) worthless(t *task, best *estimate.Offer, outpriced bool) bool {
 		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and %s", best.Value, best.Cost+n.cfg.Fee,
 			n.meeting.Agents[best.Agent].ID(), why)
 	}
-	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, retry,
+	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, time.Second, // it was worth its cost when it came
 		"after %v of waiting it is worth %s: offer more, or more patience", t.Waited(now).Round(time.Millisecond),
 		worth), true)
 	return true
