@@ -71,7 +71,7 @@ func (a *Agent) Withdrawn(domain, id string, s *Stream) *bus.DispatchReply {
 		h = &hold{reply: bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Hold: id, Code: bus.CodeLate,
 			Message: "its hub took it back before it came"}}
 		a.remember(id, h)
-	case h == nil, h.reply.Code == "" && (s == nil || s.Stopped() != nil):
+	case h == nil, h.reply.Code == "" && (s == nil || s.Stopped != nil):
 		return nil
 	}
 	r := h.reply
@@ -108,9 +108,9 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	// its hub has not heard yet that the agent was started again; when it does, it voids such holds
 	case d.Boot != a.boot:
 		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
-	case d.Fence < a.fence:
+	case d.Fence < a.Fence:
 		return bus.CodeStaleEpoch,
-			fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
+			fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.Fence)
 	case a.claim == nil:
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
 	case d.Fence != a.claim.Fence:

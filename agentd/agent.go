@@ -32,7 +32,7 @@ type Agent struct {
 	state    string
 	draining bool
 	claim    *bus.Claim // nil: no hub sells our slots
-	fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
+	Fence    int64      // of the latest claim ever seen: a dispatch under an earlier one is refused
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
 	watched  []watched
@@ -143,9 +143,6 @@ func (a *Agent) room() int { return a.lim.part(&a.cfg, a.info.KVTokens) }
 // Model returns the model that the agent sells: the configured one, else the one its engine serves.
 func (a *Agent) Model() string { return a.cfg.Model }
 
-// Fence returns the fence of the latest claim ever seen.
-func (a *Agent) Fence() int64 { return a.fence }
-
 // State returns the agent's state for the registry and summaries.
 func (a *Agent) State() string {
 	if a.draining {
@@ -165,20 +162,20 @@ func (a *Agent) Domain() string {
 // Claimed tells which hub sells the agent's slots now; nil: none does. A claim that another one has followed
 // already is ignored: the registry's watch may be behind its answers.
 func (a *Agent) Claimed(c *bus.Claim) {
-	if c != nil && (c.Agent != a.cfg.ID || c.Fence < a.fence) {
+	if c != nil && (c.Agent != a.cfg.ID || c.Fence < a.Fence) {
 		return
 	}
 	a.claim, a.news = c, true
-	if c != nil && c.Fence > a.fence { // a new hub has missed what was sent before
+	if c != nil && c.Fence > a.Fence { // a new hub has missed what was sent before
 		a.dueNow()
 		a.engine.NewHub()
-		a.fence = c.Fence
+		a.Fence = c.Fence
 	}
 }
 
 // Unclaimed tells that the claim of a fence is gone, which changes nothing if a later one is known.
 func (a *Agent) Unclaimed(rev int64) {
-	if rev >= a.fence {
+	if rev >= a.Fence {
 		a.Claimed(nil)
 	}
 }

@@ -640,10 +640,10 @@ func TestAgentUnderRandomClaims(t *testing.T) {
 				delete(running, hold)
 			}
 		}
-		if a.fence < fence || a.claim != nil && a.claim.Fence != a.fence {
-			t.Fatalf("step %d: fence %d after %d, under claim %+v", i, a.fence, fence, a.claim)
+		if a.Fence < fence || a.claim != nil && a.claim.Fence != a.Fence {
+			t.Fatalf("step %d: fence %d after %d, under claim %+v", i, a.Fence, fence, a.claim)
 		}
-		fence = a.fence
+		fence = a.Fence
 		if len(running) > 3+1 || a.running != len(running) {
 			t.Fatalf("step %d: runs %d of 3 and one, agent says %d", i, len(running), a.running)
 		}

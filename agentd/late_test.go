@@ -77,7 +77,7 @@ func TestALateTaskIsGivenUp(t *testing.T) {
 		if _, err := s.Take(later, Chunk{Text: "x", Count: 1, Events: 1}, 1<<20); err != nil {
 			t.Fatal(err)
 		}
-		if why := s.Late(later, later); why != nil || s.Stopped() != nil {
+		if why := s.Late(later, later); why != nil || s.Stopped != nil {
 			t.Errorf("stream %v: an answer that has begun is given up: %v", stream, why)
 		}
 		for _, heard := range []time.Time{{}, begun.Add(time.Millisecond)} {

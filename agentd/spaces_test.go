@@ -84,11 +84,11 @@ func TestAModelThatBecomesAnAdapter(t *testing.T) {
 	for _, b := range heard[0] {
 		a.Events(kvevent.Update{Batch: b})
 	}
-	if a.engine.Blocks() != 2 {
-		t.Fatal(a.engine.Blocks())
+	if a.engine.Blocks != 2 {
+		t.Fatal(a.engine.Blocks)
 	}
 	info.Adapters = info.Models
-	if err := a.Returned(info); err != nil || a.engine.Blocks() != 0 || a.engine.Coverage() != 0 {
-		t.Errorf("%v: %d blocks, coverage %v", err, a.engine.Blocks(), a.engine.Coverage())
+	if err := a.Returned(info); err != nil || a.engine.Blocks != 0 || a.engine.Coverage() != 0 {
+		t.Errorf("%v: %d blocks, coverage %v", err, a.engine.Blocks, a.engine.Coverage())
 	}
 }

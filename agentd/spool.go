@@ -21,7 +21,7 @@ import (
 // survives a power cut as well. One caller at a time, who also writes the file.
 type Spool struct {
 	agent string
-	size  int64             // of the file
+	Size  int64             // of the file
 	open  map[string][]byte // entries by hold
 	// acknowledgements, which are written along with the next completion; and that, while it is written
 	out   []byte
@@ -57,11 +57,8 @@ func NewSpool(agent string, left []Report) (*Spool, error) {
 	return s, nil
 }
 
-// Size returns the bytes of the file.
-func (s *Spool) Size() int64 { return s.size }
-
 // Full reports whether the file is to be begun anew before the next completion.
-func (s *Spool) Full() bool { return s.size > SpoolMost || s.size > spoolSpare && len(s.open) == 0 }
+func (s *Spool) Full() bool { return s.Size > SpoolMost || s.Size > spoolSpare && len(s.open) == 0 }
 
 // Text is the new file, with what is pending; none says that nothing is.
 func (s *Spool) Text() (text []byte, none bool) {
@@ -73,7 +70,7 @@ func (s *Spool) Text() (text []byte, none bool) {
 }
 
 // Renewed says that text is the file now.
-func (s *Spool) Renewed(text []byte) { s.size, s.out = int64(len(text)), s.out[:0] }
+func (s *Spool) Renewed(text []byte) { s.Size, s.out = int64(len(text)), s.out[:0] }
 
 // Add returns what is to be written at the end of the file for a completion, to be followed by Added or Torn
 // before anything else.
@@ -88,7 +85,7 @@ func (s *Spool) Add(r *Report) (text []byte, err error) {
 func (s *Spool) Added() (first bool) {
 	first = s.Waiting() == 0
 	s.open[s.next] = slices.Clone(s.out[s.from:])
-	s.size += int64(len(s.out))
+	s.Size += int64(len(s.out))
 	s.out = s.out[:0]
 	s.fresh = append(s.fresh, s.next)
 	return first
@@ -99,7 +96,7 @@ func (s *Spool) Added() (first bool) {
 func (s *Spool) Torn(left bool) {
 	s.out = s.out[:s.from]
 	if left {
-		s.size = SpoolMost + 1
+		s.Size = SpoolMost + 1
 	}
 }
 

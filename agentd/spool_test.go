@@ -33,7 +33,7 @@ func written(t *testing.T) (text []byte, one int64) {
 	text, _ = s.Text()
 	s.Renewed(text)
 	for _, hold := range []string{"j/1/0", "j/1/1"} {
-		one = s.Size()
+		one = s.Size
 		r := report(hold)
 		more, err := s.Add(&r)
 		if err != nil {
@@ -42,8 +42,8 @@ func written(t *testing.T) (text []byte, one int64) {
 		text = append(text, more...)
 		s.Added()
 	}
-	if s.Size() != int64(len(text)) {
-		t.Fatalf("%d bytes, and it says %d", len(text), s.Size())
+	if s.Size != int64(len(text)) {
+		t.Fatalf("%d bytes, and it says %d", len(text), s.Size)
 	}
 	return text, one
 }

@@ -100,8 +100,8 @@ func (a *Agent) Stats() AgentStats {
 		InFlight: a.running,
 		Pending:  len(a.pending), Counts: a.counts,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
-			Blocks: a.engine.Blocks(), Prefixes: a.engine.Prefixes(),
-			Counts: a.engine.Counts()}}
+			Blocks: a.engine.Blocks, Prefixes: a.engine.Prefixes(),
+			Counts: a.engine.Counts}}
 	if a.claim != nil {
 		s.Domain = a.claim.Domain
 	}

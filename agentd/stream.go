@@ -32,7 +32,7 @@ type Stream struct {
 	Spooled bool
 
 	state    streamState
-	why      error // it was stopped
+	Stopped  error // it was stopped
 	attempt  int
 	begun    time.Time
 	run      *Run // nil once it has ended: prompts are large
@@ -101,9 +101,6 @@ func (s *Stream) Dispatch() *bus.Dispatch {
 	return s.run.d
 }
 
-// Stopped returns why an answer is ended early; nil if it is not.
-func (s *Stream) Stopped() error { return s.why }
-
 // Began reports whether the engine has said anything.
 func (s *Stream) Began() bool { return s.run == nil || s.run.began }
 
@@ -112,7 +109,7 @@ func (s *Stream) stop(why error) bool {
 	if s.state != running {
 		return false
 	}
-	s.state, s.why = stopped, why
+	s.state, s.Stopped = stopped, why
 	return true
 }
 
@@ -154,8 +151,8 @@ func (s *Stream) Late(now, heard time.Time) (why error) {
 // Take meters what the engine sent and returns the message for it, nil if there is none. With an error the
 // answer ends, after that message.
 func (s *Stream) Take(now time.Time, c Chunk, maxPayload int) ([]byte, error) {
-	if s.state == stopped && !errors.Is(s.why, ErrCancelled) {
-		return nil, s.why // the task is another agent's
+	if s.state == stopped && !errors.Is(s.Stopped, ErrCancelled) {
+		return nil, s.Stopped // the task is another agent's
 	}
 	s.run.now = now
 	out, why := s.run.Take(c)

@@ -43,7 +43,7 @@ const (
 // error says why there is none.
 func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (string, *bus.Error) {
 	if w.Pinned != "" {
-		if i, ok := t.find(w.Pinned); ok && (w.There || t.hubs[i].fresh(c, now)) {
+		if i, ok := t.find(w.Pinned); ok && (w.There || t.Hubs[i].fresh(c, now)) {
 			return w.Pinned, nil
 		}
 		return "", refusal(bus.CodeUnavailable, "hub %s, which was given this task id before, is not "+
@@ -52,8 +52,8 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 	var best offer
 	at := -1
 	worth, needs := t.defaultWorth(c, w, now), t.needs(c, w, now)
-	for i := range t.hubs {
-		h := &t.hubs[i]
+	for i := range t.Hubs {
+		h := &t.Hubs[i]
 		if slices.Contains(tried, h.Entry.Domain) || h.blocked(c, w, needs, now) != "" {
 			continue
 		}
@@ -62,7 +62,7 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 		}
 	}
 	if at >= 0 {
-		return t.hubs[at].Entry.Domain, nil
+		return t.Hubs[at].Entry.Domain, nil
 	}
 	return "", t.why(c, w, now)
 }
@@ -70,7 +70,7 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 // full reports whether a hub that was not tried could serve the task, and has no room.
 func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
 	needs := t.needs(c, w, now)
-	return slices.ContainsFunc(t.hubs, func(h Hub) bool {
+	return slices.ContainsFunc(t.Hubs, func(h Hub) bool {
 		return h.blocked(c, w, needs, now) == bus.CodeNoRoom && h.Status.Agents > 0 &&
 			!slices.Contains(tried, h.Entry.Domain)
 	})
@@ -84,8 +84,8 @@ func (h *Hub) fresh(c *Config, now time.Time) bool { return now.Sub(h.Heard) <= 
 // else as many as the prompt has for sure, at who has the longest, whose engine judges.
 func (t *Table) needs(c *Config, w *Want, now time.Time) int {
 	longest := 0
-	for i := range t.hubs {
-		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
+	for i := range t.Hubs {
+		if h := &t.Hubs[i]; h.Status != nil && h.fresh(c, now) {
 			longest = max(longest, h.context(w))
 		}
 	}
@@ -240,8 +240,8 @@ func (t *Table) defaultWorth(c *Config, w *Want, now time.Time) market.Credits {
 		return *w.Terms.Worth
 	}
 	var dearest market.Credits
-	for i := range t.hubs {
-		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
+	for i := range t.Hubs {
+		if h := &t.Hubs[i]; h.Status != nil && h.fresh(c, now) {
 			for j := range h.Status.Models {
 				dearest = max(dearest, h.Status.Models[j].Price.Cost(w.usage()))
 			}
@@ -278,8 +278,8 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	var closed *bus.Status // of hubs that could serve it but for what they say, the one that may soonest
 	full := false          // another has no room, or was tried and refused
 	needs := t.needs(c, w, now)
-	for i := range t.hubs {
-		h := &t.hubs[i]
+	for i := range t.Hubs {
+		h := &t.Hubs[i]
 		b := h.blocked(c, w, needs, now)
 		near := closest[b]
 		if b == bus.CodeNoRoom && h.Status.Agents == 0 { // nobody there could read more
@@ -352,8 +352,8 @@ func wrongRoute(w *Want, other string, served []string) *bus.Error {
 // models lists what the market serves of a task's kind, sorted, at most 16 names, and where the task's model
 // is served if not there; sells: anything is served at all.
 func (t *Table) models(c *Config, w *Want, now time.Time) (names []string, other string, sells bool) {
-	for i := range t.hubs {
-		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
+	for i := range t.Hubs {
+		if h := &t.Hubs[i]; h.Status != nil && h.fresh(c, now) {
 			for j := range h.Status.Models {
 				sells = true
 				switch m := &h.Status.Models[j]; {

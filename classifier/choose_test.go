@@ -414,7 +414,7 @@ func TestChooseHoldsForAnyTable(t *testing.T) {
 				break
 			}
 			i, _ := a.find(hub)
-			if code := a.hubs[i].blocked(&config, &want, want.PromptTokens, noon); code != "" {
+			if code := a.Hubs[i].blocked(&config, &want, want.PromptTokens, noon); code != "" {
 				t.Fatalf("seed %d: chose %s, which is blocked: %s", seed, hub, code)
 			}
 			tried = append(tried, hub)
@@ -427,7 +427,7 @@ func TestChooseHoldsForAnyTable(t *testing.T) {
 
 func TestTableTakesNewsOnce(t *testing.T) {
 	table := tableOf(t, "a: serves x; room 7; model m")
-	room := func(table *Table) int { return table.Hubs()[0].Status.Room }
+	room := func(table *Table) int { return table.Hubs[0].Status.Room }
 	for _, c := range []struct {
 		name string
 		st   bus.Status
@@ -445,16 +445,16 @@ func TestTableTakesNewsOnce(t *testing.T) {
 			t.Errorf("%s: room is %d, want %d", c.name, got, c.want)
 		}
 	}
-	if st := table.WithEntry(bus.HubEntry{Domain: "a"}, 6, noon).Hubs()[0].Status; st != nil {
+	if st := table.WithEntry(bus.HubEntry{Domain: "a"}, 6, noon).Hubs[0].Status; st != nil {
 		t.Error("a new leader kept the old one's status")
 	}
-	if st := table.WithEntry(bus.HubEntry{Domain: "a", Hub: "x"}, 5, noon).Hubs()[0].Status; st == nil {
+	if st := table.WithEntry(bus.HubEntry{Domain: "a", Hub: "x"}, 5, noon).Hubs[0].Status; st == nil {
 		t.Error("the same leader's new entry lost its status")
 	}
-	if n := len(table.Without("a", noon).Hubs()); n != 0 {
+	if n := len(table.Without("a", noon).Hubs); n != 0 {
 		t.Error("hubs stayed that are gone")
 	}
-	if len(table.Hubs()) != 1 {
+	if len(table.Hubs) != 1 {
 		t.Error("news changed a table that others read")
 	}
 }
@@ -550,7 +550,7 @@ func TestOneForgedStatus(t *testing.T) {
 			for at := time.Duration(0); ; at += time.Second {
 				seq++
 				if table = table.WithStatus(&bus.Status{Domain: "a", Epoch: 5, Seq: seq, Room: 9},
-					noon.Add(at)); table.hubs[0].Status != nil && table.hubs[0].Status.Seq == seq {
+					noon.Add(at)); table.Hubs[0].Status != nil && table.Hubs[0].Status.Seq == seq {
 					break
 				}
 				if at > 3*time.Second {

@@ -42,7 +42,7 @@ func (d *Desk) Stats(t *Table, now time.Time) Stats {
 	s.Refused, s.Domains, s.Hubs = maps.Clone(s.Refused), maps.Clone(s.Domains), maps.Clone(s.Hubs)
 	s.Quoted, s.Ended = maps.Clone(d.stats.Quoted), maps.Clone(d.stats.Ended)
 	s.Open, s.Clients = d.tasks.open, len(d.tasks.clients)
-	for _, h := range t.Hubs() {
+	for _, h := range t.Hubs {
 		if !h.fresh(d.c, now) {
 			continue
 		}

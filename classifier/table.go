@@ -19,7 +19,7 @@ type Hub struct {
 // Table is the hubs of the market, sorted by domain. A Table never changes: each piece of news makes a new
 // one, so that any number of tasks read it without a lock.
 type Table struct {
-	hubs []Hub
+	Hubs []Hub      // by domain; they belong to the table
 	left []departed // hubs that led a domain of late, and lead none now
 	sold []sold     // models that hubs sold of late, and no longer do, or may not
 }
@@ -73,8 +73,8 @@ func (t *Table) wasSold(c *Config, model string, now time.Time) (ago time.Durati
 			latest(s.at)
 		}
 	}
-	for i := range t.hubs {
-		if h := &t.hubs[i]; h.Status != nil && !h.fresh(c, now) && slices.ContainsFunc(h.Status.Models,
+	for i := range t.Hubs {
+		if h := &t.Hubs[i]; h.Status != nil && !h.fresh(c, now) && slices.ContainsFunc(h.Status.Models,
 			func(m bus.ModelStatus) bool { return m.Model == model }) {
 			latest(h.Heard)
 		}
@@ -113,11 +113,11 @@ func leaves(left []departed, h *Hub, now time.Time) []departed {
 // WithLed returns a table with a hub that the registry remembers: one that leads, or has led of late. The
 // door's own record of it stays.
 func (t *Table) WithLed(journal string, now time.Time) *Table {
-	if slices.ContainsFunc(t.hubs, func(h Hub) bool { return h.Entry.Journal == journal }) ||
+	if slices.ContainsFunc(t.Hubs, func(h Hub) bool { return h.Entry.Journal == journal }) ||
 		slices.ContainsFunc(t.left, func(d departed) bool { return d.journal == journal }) {
 		return t
 	}
-	return &Table{t.hubs, append(slices.Clone(t.left), departed{journal, now, true}), t.sold}
+	return &Table{t.Hubs, append(slices.Clone(t.left), departed{journal, now, true}), t.sold}
 }
 
 // Whole returns a table of which every hub that the registry names has been told: what else the registry
@@ -129,18 +129,15 @@ func (t *Table) Whole(now time.Time) *Table {
 			left[i].at = now
 		}
 	}
-	return &Table{t.hubs, left, t.sold}
+	return &Table{t.Hubs, left, t.sold}
 }
 
 // WithoutLed returns a table without a hub that the registry no longer remembers, unless this door has seen
 // it leave.
 func (t *Table) WithoutLed(journal string) *Table {
-	return &Table{t.hubs, slices.DeleteFunc(slices.Clone(t.left),
+	return &Table{t.Hubs, slices.DeleteFunc(slices.Clone(t.left),
 		func(d departed) bool { return d.journal == journal && d.unseen }), t.sold}
 }
-
-// Hubs returns the hubs, sorted by domain. The slice belongs to the table.
-func (t *Table) Hubs() []Hub { return t.hubs }
 
 // Hub returns the hub of a domain, if the registry names one.
 func (t *Table) Hub(domain string) (Hub, bool) {
@@ -148,13 +145,13 @@ func (t *Table) Hub(domain string) (Hub, bool) {
 	if !found {
 		return Hub{}, false
 	}
-	return t.hubs[i], true
+	return t.Hubs[i], true
 }
 
 // Heard is the last status of a hub that was heard; the zero value: none.
 func (t *Table) LastStatus(domain string) (h bus.LastStatus) {
-	if i, found := t.find(domain); found && t.hubs[i].Status != nil {
-		h.Epoch, h.Seq = t.hubs[i].Epoch, t.hubs[i].Status.Seq
+	if i, found := t.find(domain); found && t.Hubs[i].Status != nil {
+		h.Epoch, h.Seq = t.Hubs[i].Epoch, t.Hubs[i].Status.Seq
 	}
 	return h
 }
@@ -162,8 +159,8 @@ func (t *Table) LastStatus(domain string) (h bus.LastStatus) {
 // HasHeard reports whether a table has a status of each hub that has one in a later table, of the same
 // leader.
 func (t *Table) HasHeard(later *Table) bool {
-	for i := range later.hubs {
-		h := &later.hubs[i]
+	for i := range later.Hubs {
+		h := &later.Hubs[i]
 		if h.Status != nil && t.LastStatus(h.Entry.Domain).Epoch != h.Epoch {
 			return false
 		}
@@ -172,14 +169,14 @@ func (t *Table) HasHeard(later *Table) bool {
 }
 
 func (t *Table) find(domain string) (int, bool) {
-	return slices.BinarySearchFunc(t.hubs, domain,
+	return slices.BinarySearchFunc(t.Hubs, domain,
 		func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })
 }
 
 // WithEntry returns a table with a hub as the registry names it. A new leader starts without a status.
 func (t *Table) WithEntry(e bus.HubEntry, epoch int64, now time.Time) *Table {
 	i, found := t.find(e.Domain)
-	hubs := slices.Clone(t.hubs)
+	hubs := slices.Clone(t.Hubs)
 	if !found {
 		hubs = slices.Insert(hubs, i, Hub{})
 	}
@@ -203,21 +200,21 @@ func (t *Table) Without(domain string, now time.Time) *Table {
 	if !found {
 		return t
 	}
-	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1), leaves(t.left, &t.hubs[i], now),
-		unsold(t.sold, t.hubs[i].Status, nil, now)}
+	return &Table{slices.Delete(slices.Clone(t.Hubs), i, i+1), leaves(t.left, &t.Hubs[i], now),
+		unsold(t.sold, t.Hubs[i].Status, nil, now)}
 }
 
 // WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from
 // another than its leader, or out of order changes nothing.
 func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {
 	i, found := t.find(st.Domain)
-	if !found || st.Epoch != t.hubs[i].Epoch { // a leader that the registry has not named yet speaks again
+	if !found || st.Epoch != t.Hubs[i].Epoch { // a leader that the registry has not named yet speaks again
 		return t
 	}
-	if old := t.hubs[i].Status; old != nil && !bus.Later(old.Seq, t.hubs[i].Heard, st.Seq, now) {
+	if old := t.Hubs[i].Status; old != nil && !bus.Later(old.Seq, t.Hubs[i].Heard, st.Seq, now) {
 		return t
 	}
-	hubs := slices.Clone(t.hubs)
+	hubs := slices.Clone(t.Hubs)
 	hubs[i].Status, hubs[i].Heard = st, now
-	return &Table{hubs, t.left, unsold(t.sold, t.hubs[i].Status, st, now)}
+	return &Table{hubs, t.left, unsold(t.sold, t.Hubs[i].Status, st, now)}
 }

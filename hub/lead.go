@@ -51,7 +51,7 @@ func (n *Node) Restore() error {
 	for i := range open {
 		replay(&open[i])
 	}
-	n.money.Restore(h.Returns())
+	n.money.Restore(h.Returns)
 	if seq, _, last := n.turn.Book.Last(); seq > 0 {
 		n.turn.Replay(last)
 		n.meeting.Kept.Resume(last, n.turn.Book.Rates().Lost)

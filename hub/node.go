@@ -92,7 +92,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, file: cfg, history: NewHistory(), stats: report.New(),
 		Limit: func() func() bool { return nil }}
-	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book(), seed)
+	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book, seed)
 	by := forecast.Params{Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
 		Judging: cfg.Quality, Seed: binary.LittleEndian.Uint64(seed[:])}
 	n.Forecasts = forecast.New(by, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })

@@ -37,7 +37,7 @@ func TestWhatSlotsCostGoesOnAfterARestart(t *testing.T) {
 		h.must(again.Load(data))
 		h.restart()
 		for who, got := range map[string]market.Rates{"restart": *h.n.Book().Rates(),
-			"frames": *from.Book().Rates(), "snapshot": *again.Book().Rates()} {
+			"frames": *from.Book.Rates(), "snapshot": *again.Book.Rates()} {
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: by %s slots cost %+v, want %+v", seed, who, got, want)
 			}

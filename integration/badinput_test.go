@@ -172,7 +172,7 @@ func snapshot(t *testing.T, m *local.Market) map[string]string {
 }
 
 func refusals(m *local.Market) (n int) {
-	for _, count := range m.Door().Stats().Refused {
+	for _, count := range m.Door.Stats().Refused {
 		n += int(count)
 	}
 	return n

@@ -44,18 +44,18 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 		t.Errorf("%+v, %v", a.Result, err)
 	}
 	files := map[string]string{"the errors": whatIsSaid(t, m, prompt)}
-	counts, err := json.Marshal([]any{m.Gateway().Stats(), m.Door().Stats(), m.Hubs()[0].Stats()})
+	counts, err := json.Marshal([]any{m.Gateway.Stats(), m.Door.Stats(), m.Hubs[0].Stats()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	files["the counts"] = string(counts)
-	if err := m.Keys().Revoke(local.FirstClient, m.State().Started); err != nil {
+	if err := m.Keys.Revoke(local.FirstClient, m.State.Started); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Reach().Push(t.Context(), m.Keys()); err != nil {
+	if err := m.Reach().Push(t.Context(), m.Keys); err != nil {
 		t.Fatal(err)
 	}
-	kvs, err := m.Registry().Get(t.Context(), bus.PrefixKeysKey)
+	kvs, err := m.Registry.Get(t.Context(), bus.PrefixKeysKey)
 	if err != nil || len(kvs) != 1 {
 		t.Fatalf("the key of prefix hashes: %d, %v", len(kvs), err)
 	}
@@ -202,7 +202,7 @@ func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
 // with a prompt and a key or creds.
 func whatIsSaid(t *testing.T, m *local.Market, prompt string) (said string) {
 	t.Helper()
-	key, err := local.ReadKey(m.KeyFile())
+	key, err := local.ReadKey(m.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func whatIsSaid(t *testing.T, m *local.Market, prompt string) (said string) {
 		{"/v1/none", key, `{` + messages + `}`},
 		{"/v1/chat/completions", key[:len(key)-1], `{` + messages + `}`},
 	} {
-		r, err := http.NewRequest(http.MethodPost, m.State().HTTP+c.path, strings.NewReader(c.body))
+		r, err := http.NewRequest(http.MethodPost, m.State.HTTP+c.path, strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -142,11 +142,11 @@ func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
 // not.
 func openDoor(t *testing.T, m *local.Market, on func(bus.Bus) bus.Bus) {
 	t.Helper()
-	creds, err := m.Keys().Ensure(bus.RoleDoor, bus.IDs{Name: "doomed"}, time.Now())
+	creds, err := m.Keys.Ensure(bus.RoleDoor, bus.IDs{Name: "doomed"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "doomed",
+	b, err := natsbus.Connect(natsbus.Config{URL: m.State.NATS, Name: "doomed",
 		Creds: natsauth.File(creds)})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func openDoor(t *testing.T, m *local.Market, on func(bus.Bus) bus.Bus) {
 	for _, l := range model.Default().Labels {
 		c.Labels[l] = "code"
 	}
-	s, err := door.New(c, door.Deps{Bus: on(b), Registry: m.Registry(), Log: slog.New(slog.DiscardHandler)})
+	s, err := door.New(c, door.Deps{Bus: on(b), Registry: m.Registry, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ func TestAForeignClient(t *testing.T) {
 	}
 	m := start(t, two, hard)
 	ask := func(args ...string) (string, bus.Code, bus.Receipt, error) {
-		out, err := exec.Command(python, append([]string{"foreign/stream.py", m.State().NATS, "dev",
-			hard.Turns[0].User, "--creds", m.CredsFile()}, args...)...).CombinedOutput()
+		out, err := exec.Command(python, append([]string{"foreign/stream.py", m.State.NATS, "dev",
+			hard.Turns[0].User, "--creds", m.CredsFile}, args...)...).CombinedOutput()
 		text, last, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
 		var r struct {
 			Code    bus.Code

@@ -72,12 +72,12 @@ func TestAKilledMarketsLeasesAreNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := etcd.Client().Grant(t.Context(), 600)
+	lease, err := etcd.Client.Grant(t.Context(), 600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{bus.HubKey("general"), bus.AgentKey("only"), bus.ClaimKey("only")} {
-		if _, err := etcd.Client().Put(t.Context(), key, "{}", clientv3.WithLease(lease.ID)); err != nil {
+		if _, err := etcd.Client.Put(t.Context(), key, "{}", clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,9 +124,9 @@ func TestPortsAreChosenAnewWhenTaken(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	m := start(t, one)
-	taken := strings.Replace(one, "127.0.0.1:0", strings.TrimPrefix(m.State().NATS, "nats://"), 1)
-	if other := start(t, taken); other.State().NATS == m.State().NATS {
-		t.Errorf("both are at %s", other.State().NATS)
+	taken := strings.Replace(one, "127.0.0.1:0", strings.TrimPrefix(m.State.NATS, "nats://"), 1)
+	if other := start(t, taken); other.State.NATS == m.State.NATS {
+		t.Errorf("both are at %s", other.State.NATS)
 	}
 }
 

@@ -92,11 +92,11 @@ func rawAs(t *testing.T, m *local.Market, client string) *nats.Conn {
 // rawOf is a connection of anybody.
 func rawOf(t *testing.T, m *local.Market, role bus.Role, ids bus.IDs) *nats.Conn {
 	t.Helper()
-	creds, err := m.Keys().Ensure(role, ids, time.Now())
+	creds, err := m.Keys.Ensure(role, ids, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.UserCredentials(creds),
+	nc, err := nats.Connect(m.State.NATS, nats.Name(t.Name()), nats.UserCredentials(creds),
 		nats.CustomInboxPrefix(bus.InboxOf(ids.Name)), nats.Timeout(bustest.Patience))
 	if err != nil {
 		t.Fatal(err)

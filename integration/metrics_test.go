@@ -26,7 +26,7 @@ type page map[string]float64
 // scraped reads /metrics of a market, and how many lines of series the page has.
 func scraped(t *testing.T, m *local.Market) (values page, series int, text []byte) {
 	t.Helper()
-	a, err := http.Get(m.State().Health + "/metrics")
+	a, err := http.Get(m.State.Health + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func labels(all []*dto.LabelPair) string {
 // that Prometheus's own linter has nothing against, short, and without a word of anybody's prompt.
 func TestWhatAScraperReads(t *testing.T) {
 	m := start(t, one+"health: {listen: \"127.0.0.1:0\"}\n", hard)
-	key, err := local.ReadKey(m.KeyFile())
+	key, err := local.ReadKey(m.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWhatAScraperReads(t *testing.T) {
 	}
 	ask := func(key, body string) (status int, u usage) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", m.State().HTTP+"/v1/chat/completions",
+		r, err := http.NewRequestWithContext(t.Context(), "POST", m.State.HTTP+"/v1/chat/completions",
 			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)

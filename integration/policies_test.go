@@ -119,12 +119,12 @@ func TestEveryPolicyAtOnce(t *testing.T) {
 			}
 		}
 	}
-	for i, h := range m.Hubs() {
+	for i, h := range m.Hubs {
 		s := h.Stats()
 		t.Logf("policies %+v; regime %s", s.Policies, s.Regime.State)
 		on(fmt.Sprint("hub ", i), s.Policies)
 	}
-	for _, a := range m.Node().Stats().Agents {
+	for _, a := range m.Node.Stats().Agents {
 		on(a.Agent, a.Policies)
 	}
 	if s := memo.Stats(); s.Calls != 16*3*4 {

@@ -21,7 +21,7 @@ import (
 // and a machine may be busy with others.
 func askQuote(t *testing.T, m *local.Market, id string, task bus.Task) (q bus.Quote, err error) {
 	t.Helper()
-	c, err := m.Link().Client(id)
+	c, err := m.Link.Client(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestAQuoteThroughTheWholeHouse(t *testing.T) {
 			t.Errorf("%s is quoted %+v", id, x)
 		}
 	}
-	if st := m.Hubs()[0].Stats(); st.Quotes[""] < 3 || len(st.Tasks) != 0 || st.Arrived != 0 {
+	if st := m.Hubs[0].Stats(); st.Quotes[""] < 3 || len(st.Tasks) != 0 || st.Arrived != 0 {
 		t.Errorf("the hub's stats: %+v", st)
 	}
 	if after := balance(t, m, "dev"); after != before {
@@ -153,7 +153,7 @@ func TestQuotesThatAreNone(t *testing.T) {
 			t.Errorf("%.60q: %v: %.200s", body, err, said.Data)
 		}
 	}
-	c, err := m.Link().Client("dev")
+	c, err := m.Link.Client("dev")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestQuotesThatAreNone(t *testing.T) {
 	if n := given.(*atomic.Int64).Load(); float64(n) > 20+200*took.Seconds()+1 {
 		t.Errorf("the hub gave %d quotes in %v", n, took)
 	}
-	if st := m.Hubs()[0].Stats(); st.Quotes[""] < 10 || st.Dropped > 0 {
+	if st := m.Hubs[0].Stats(); st.Quotes[""] < 10 || st.Dropped > 0 {
 		t.Errorf("the hub's stats: %+v", st.Quotes)
 	}
 }

@@ -143,7 +143,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	if err := engine.Start("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	files, err := natsauth.ClientCert(m.Keys().Dir(), "thief", time.Now())
+	files, err := natsauth.ClientCert(m.Keys.Dir, "thief", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,23 +152,23 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{
-		strings.TrimPrefix(m.State().Etcd, "https://")}, TLS: secure})
+		strings.TrimPrefix(m.State.Etcd, "https://")}, TLS: secure})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	creds, err := m.Keys().Ensure(bus.RoleAgentd, bus.IDs{Name: "agentd", Agents: []string{"only"}},
+	creds, err := m.Keys.Ensure(bus.RoleAgentd, bus.IDs{Name: "agentd", Agents: []string{"only"}},
 		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := natsbus.Connect(natsbus.Config{URL: m.State().NATS, Name: "agentd",
+	b, err := natsbus.Connect(natsbus.Config{URL: m.State.NATS, Name: "agentd",
 		Creds: natsauth.File(creds)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	card := m.Config().Agents[0]
+	card := m.Config.Agents[0]
 	price, err := card.Card()
 	if err != nil {
 		t.Fatal(err)

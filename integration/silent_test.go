@@ -31,7 +31,7 @@ func TestATaskLeavesASilentEngine(t *testing.T) {
 		t.Fatalf("%q, %+v, %v", a.Text, a.Result, err)
 	}
 	t.Logf("answered after %v", time.Since(begun).Round(time.Millisecond))
-	s := m.Hubs()[0].Stats()
+	s := m.Hubs[0].Stats()
 	if s.Hedged != 1 || s.Voids[bus.CodeLateFirst] != 1 {
 		t.Errorf("%d tasks went elsewhere for a late first token; void %v", s.Hedged, s.Voids)
 	}

@@ -118,12 +118,12 @@ func value(s *spanpb.Span, name string) string {
 // asked streams an answer over HTTP within a trace.
 func (c *tracing) asked(traceparent, question string) (status int, body string) {
 	c.t.Helper()
-	key, err := local.ReadKey(c.m.KeyFile())
+	key, err := local.ReadKey(c.m.KeyFile)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	q, _ := json.Marshal(question)
-	r, err := http.NewRequestWithContext(c.t.Context(), "POST", c.m.State().HTTP+"/v1/chat/completions",
+	r, err := http.NewRequestWithContext(c.t.Context(), "POST", c.m.State.HTTP+"/v1/chat/completions",
 		strings.NewReader(`{"stream":true,"messages":[{"role":"user","content":`+string(q)+`}]}`))
 	if err != nil {
 		c.t.Fatal(err)
@@ -190,7 +190,7 @@ func TestOneTraceOfOneRequest(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key, _ := local.ReadKey(c.m.KeyFile())
+	key, _ := local.ReadKey(c.m.KeyFile)
 	for _, secret := range []string{hard.Turns[0].User, "is a place for coffee", key, key[len(key)-20:]} {
 		if bytes.Contains(c.raw.Bytes(), []byte(secret)) {
 			t.Errorf("the collector has %.20q", secret)

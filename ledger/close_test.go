@@ -162,7 +162,7 @@ func TestAHubEndedInItsNameGivesBack(t *testing.T) {
 func TestASnapshotKeepsAnEnd(t *testing.T) {
 	hub, treasury := tradeToTheEnd(t)
 	for _, d := range []*desk{hub, treasury} {
-		b := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Book()
+		b := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Book
 		got, want := b.LastOrder(hub.name), d.book.LastOrder(hub.name)
 		if !b.Closed(hub.name) || got != want ||
 			!reflect.DeepEqual(tellBook(b), tellBook(d.book)) {

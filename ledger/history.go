@@ -15,13 +15,13 @@ import (
 // grants. Not for use by several goroutines at once.
 type History struct {
 	limits  HistoryLimits
-	book    *Book
+	Book    *Book // always the same pointer
 	open    map[slotKey]*Past
-	ends    []*Past          // the oldest first
-	forgot  int              // of ends, from the first on: those whose tasks are forgotten
-	last    map[taskOf]*Past // the last hold of every task that is not forgotten
-	returns []Transfer
-	grants  map[string][]Transfer // by hub
+	ends    []*Past               // the oldest first
+	forgot  int                   // of ends, from the first on: those whose tasks are forgotten
+	last    map[taskOf]*Past      // the last hold of every task that is not forgotten
+	Returns []Transfer            // the last ones, the oldest first
+	Grants  map[string][]Transfer // by hub
 
 	dec decoder
 }
@@ -57,27 +57,18 @@ func (p *Past) id(journal string) string { return HoldID(journal, p.Hold.Round, 
 
 // NewHistory returns the history before a journal's first record.
 func NewHistory(limits HistoryLimits) *History {
-	h := &History{limits: limits, book: NewBook()}
+	h := &History{limits: limits, Book: NewBook()}
 	h.clear()
 	return h
 }
 
 func (h *History) clear() {
-	*h.book = *NewBook()
-	h.open, h.last, h.grants = map[slotKey]*Past{}, map[taskOf]*Past{}, map[string][]Transfer{}
-	h.ends, h.forgot, h.returns = nil, 0, nil
+	*h.Book = *NewBook()
+	h.open, h.last, h.Grants = map[slotKey]*Past{}, map[taskOf]*Past{}, map[string][]Transfer{}
+	h.ends, h.forgot, h.Returns = nil, 0, nil
 	h.dec = decoder{}
 	h.dec.Strings = &market.Strings{}
 }
-
-// Book returns the state of money, always the same pointer.
-func (h *History) Book() *Book { return h.book }
-
-// Returns returns the last returns, the oldest first.
-func (h *History) Returns() []Transfer { return h.returns }
-
-// Grants returns the last grants to each hub, the oldest first.
-func (h *History) Grants() map[string][]Transfer { return h.grants }
 
 // Apply implements [Replica]. A frame that the book refuses changes nothing. It reads only the part of a
 // round that the book needs.
@@ -101,7 +92,7 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	if err := d.end(); err != nil {
 		return err
 	}
-	if err := h.book.applyFrame(&f, heads); err != nil {
+	if err := h.Book.applyFrame(&f, heads); err != nil {
 		return err
 	}
 	var round *raw
@@ -111,17 +102,17 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 			round = &raw{round: slices.Clone(bytes[0].round), outcome: slices.Clone(bytes[0].outcome)}
 			bytes = bytes[1:]
 		case KindHold:
-			h.begin(r.Hold, h.book.Size-int64(len(f.Records)-i), f.Time, round)
+			h.begin(r.Hold, h.Book.Size-int64(len(f.Records)-i), f.Time, round)
 		case KindCapture:
 			h.end(r.Capture.Hold, r, f.Time)
 		case KindVoid:
 			h.end(r.Void.Hold, r, f.Time)
 		case KindReturn:
-			h.returns = lastOf(append(h.returns, *r.Transfer), h.limits.Returns)
+			h.Returns = lastOf(append(h.Returns, *r.Transfer), h.limits.Returns)
 		case KindGrant:
 			g := *r.Transfer
 			g.Vouched = nil // the book has it
-			h.grants[g.Hub] = lastOf(append(h.grants[g.Hub], g), h.limits.Grants)
+			h.Grants[g.Hub] = lastOf(append(h.Grants[g.Hub], g), h.limits.Grants)
 		}
 	}
 	h.forget(f.Time)
@@ -140,13 +131,13 @@ func (h *History) begin(hold *Hold, index, now int64, round *raw) {
 	k, _ := keyOf(hold.Round, hold.Slot)
 	p := &Past{Hold: hold, Index: index, Held: now, won: round}
 	if old := h.last[p.task()]; old != nil && hold.Attempt > 0 && (old.Capture != nil || old.Void != nil) {
-		p.Earlier = append(slices.Clone(old.Earlier), old.id(h.book.head.Journal))
+		p.Earlier = append(slices.Clone(old.Earlier), old.id(h.Book.head.Journal))
 	}
 	h.open[k], h.last[p.task()] = p, p
 }
 
 func (h *History) end(id string, r *Record, now int64) {
-	k, _ := h.book.key(id)
+	k, _ := h.Book.key(id)
 	p := h.open[k]
 	delete(h.open, k)
 	p.Ended, p.Capture, p.Void = now, r.Capture, r.Void
@@ -207,7 +198,7 @@ func (h *History) Open() (all []Past, err error) {
 					r.Outcome, err = market.DecodeOutcome(read.outcome)
 				}
 				if err != nil {
-					return nil, fmt.Errorf("round of hold %s: %w: %w", p.id(h.book.head.Journal), ErrEncoding,
+					return nil, fmt.Errorf("round of hold %s: %w: %w", p.id(h.Book.head.Journal), ErrEncoding,
 						err)
 				}
 			}

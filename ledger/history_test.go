@@ -29,7 +29,7 @@ func historyOf(t testing.TB, limits HistoryLimits, frames []stored, cuts ...int)
 				if err := h.Load(data); err != nil {
 					t.Fatalf("a snapshot behind frame %d: %v", f.seq, err)
 				}
-				summed(t, h.book)
+				summed(t, h.Book)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func tellAll(t testing.TB, h *History) []any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []any{open, h.Returns(), h.Grants()}
+	all := []any{open, h.Returns, h.Grants}
 	for p, known := range h.Ended() {
 		all = append(all, *p, known)
 	}
@@ -86,17 +86,17 @@ func TestASnapshotIsTheHistory(t *testing.T) {
 				Grants: 1 + rng.IntN(3)}
 		}
 		want := historyOf(t, limits, frames)
-		if !reflect.DeepEqual(tellBook(want.book), tellBook(live.book)) ||
-			!reflect.DeepEqual(state(want.book), state(live.book)) {
-			t.Fatalf("replayed %v\nlive     %v", state(want.book), state(live.book))
+		if !reflect.DeepEqual(tellBook(want.Book), tellBook(live.book)) ||
+			!reflect.DeepEqual(state(want.Book), state(live.book)) {
+			t.Fatalf("replayed %v\nlive     %v", state(want.Book), state(live.book))
 		}
 		for i := range 5 {
 			cuts := []int{1 + rng.IntN(len(frames)), len(frames) - i*rng.IntN(len(frames)/5)}
 			got := historyOf(t, limits, frames, cuts...)
-			if !reflect.DeepEqual(tellBook(got.book), tellBook(want.book)) ||
+			if !reflect.DeepEqual(tellBook(got.Book), tellBook(want.Book)) ||
 				!reflect.DeepEqual(tellAll(t, got), tellAll(t, want)) ||
-				!reflect.DeepEqual(state(got.book), state(want.book)) ||
-				!reflect.DeepEqual(got.book.Tariffs(), want.book.Tariffs()) {
+				!reflect.DeepEqual(state(got.Book), state(want.Book)) ||
+				!reflect.DeepEqual(got.Book.Tariffs(), want.Book.Tariffs()) {
 				t.Fatalf("snapshots behind %v of %d frames make another history", cuts, len(frames))
 			}
 		}
@@ -163,8 +163,8 @@ func TestASnapshotThatIsNone(t *testing.T) {
 		if err := h.Load(data); !errors.Is(err, ErrEncoding) {
 			t.Fatalf("%s: %v, want ErrEncoding", name, err)
 		}
-		if !reflect.DeepEqual(state(h.book), state(fresh.book)) ||
-			len(h.last)+len(h.open)+len(h.ends)+len(h.returns) > 0 {
+		if !reflect.DeepEqual(state(h.Book), state(fresh.Book)) ||
+			len(h.last)+len(h.open)+len(h.ends)+len(h.Returns) > 0 {
 			t.Fatalf("%s left something behind", name)
 		}
 		if err := h.Apply(frames[0].seq, frames[0].epoch, frames[0].data); err != nil {
@@ -182,11 +182,11 @@ func TestASnapshotThatIsNone(t *testing.T) {
 	if err := rich.Load(good); err != nil {
 		t.Fatal(err)
 	}
-	*rich.book.accounts[Avail("client-1")]++
+	*rich.Book.accounts[Avail("client-1")]++
 	refused("money from nowhere", snapshotOf(t, rich))
-	*rich.book.accounts[Surplus]--
-	*rich.book.accounts[Held("client-1")]++
-	*rich.book.accounts[Avail("client-1")]--
+	*rich.Book.accounts[Surplus]--
+	*rich.Book.accounts[Held("client-1")]++
+	*rich.Book.accounts[Avail("client-1")]--
 	refused("money held for nothing", snapshotOf(t, rich))
 }
 
@@ -227,7 +227,7 @@ func FuzzHistory(f *testing.F) {
 			!reflect.DeepEqual(tellAll(t, again), tellAll(t, h)) {
 			t.Fatalf("written and loaded again it differs: %v", err)
 		}
-		seq, epoch, _ := h.book.Last()
+		seq, epoch, _ := h.Book.Last()
 		for _, s := range frames[:min(len(frames), 12)] { // whatever follows is judged without panicking
 			_ = h.Apply(seq+1, epoch, s.data)
 		}
@@ -251,11 +251,11 @@ func TestAHoldKnowsItsRecord(t *testing.T) {
 	for p := range h.Ended() {
 		all = append(all, *p)
 	}
-	if len(all) < 20 || h.book.Size != int64(len(at)) {
-		t.Fatalf("%d holds of %d records, and the book counts %d", len(all), len(at), h.book.Size)
+	if len(all) < 20 || h.Book.Size != int64(len(at)) {
+		t.Fatalf("%d holds of %d records, and the book counts %d", len(all), len(at), h.Book.Size)
 	}
 	for _, p := range all {
-		if id := p.id(h.book.head.Journal); p.Index != at[id] {
+		if id := p.id(h.Book.head.Journal); p.Index != at[id] {
 			t.Errorf("hold %s is record %d, want %d", id, p.Index, at[id])
 		}
 	}

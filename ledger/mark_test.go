@@ -94,9 +94,9 @@ func TestAMarkIsNoNews(t *testing.T) {
 		t.Errorf("the mark is %s, and frame %d has news", hub.mark(), last)
 	}
 	if h := historyOf(t, allOfIt, store(hub.frames), 5,
-		len(hub.frames)-1); h.Book().Said() != hub.mark().Seq ||
-		h.Book().ID() != hub.book.ID() {
-		t.Errorf("replayed it is frame %d of %s", h.Book().Said(), h.Book().ID())
+		len(hub.frames)-1); h.Book.Said() != hub.mark().Seq ||
+		h.Book.ID() != hub.book.ID() {
+		t.Errorf("replayed it is frame %d of %s", h.Book.Said(), h.Book.ID())
 	}
 }
 
@@ -164,7 +164,7 @@ func TestMarksThatCannotBe(t *testing.T) {
 // tellBook is the whole of a book.
 func tellBook(b *Book) (s saved) {
 	h := NewHistory(allOfIt)
-	h.book = b
+	h.Book = b
 	data, err := h.Snapshot()
 	if err == nil {
 		err = learned.ReadPart(data, &s)
@@ -333,7 +333,7 @@ func writeOff(t *testing.T, r *rand.Rand) {
 		t.Errorf("%s over all accounts", total)
 	}
 	h := historyOf(t, allOfIt, store(treasury.frames), r.IntN(len(treasury.frames)), len(treasury.frames))
-	if !reflect.DeepEqual(tellBook(h.Book()), tellBook(treasury.book)) {
+	if !reflect.DeepEqual(tellBook(h.Book), tellBook(treasury.book)) {
 		t.Error("a replay says otherwise")
 	}
 	tr := audit("t", MaxLevel, store(treasury.frames))

@@ -211,7 +211,7 @@ func TestBudgets(t *testing.T) {
 	h := historyOf(t, allOfIt, store(d.frames))
 	again := NewHistory(allOfIt)
 	err := again.Load(snapshotOf(t, h))
-	if err != nil || !reflect.DeepEqual(tellBook(again.Book()), tellBook(d.book)) {
+	if err != nil || !reflect.DeepEqual(tellBook(again.Book), tellBook(d.book)) {
 		t.Errorf("from a snapshot it is another book: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func clean(t *testing.T, hub, treasury *desk) {
 		t.Error(found)
 	}
 	for _, d := range []*desk{hub, treasury} {
-		b := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Book()
+		b := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Book
 		if !reflect.DeepEqual(b.refs, d.book.refs) || !reflect.DeepEqual(b.refunds, d.book.refunds) ||
 			!reflect.DeepEqual(tellBook(b), tellBook(d.book)) {
 			t.Errorf("%s: a snapshot has other orders", d.name)

@@ -42,13 +42,13 @@ type saved struct {
 
 // saved shares its maps with the history.
 func (h *History) saved() saved {
-	b := h.book
+	b := h.Book
 	return saved{Size: b.Size, Head: b.head, Accounts: b.accounts,
 		Ended: b.ended.list[b.ended.first:], Ops: b.ops,
 		OpsQ: b.opsQ, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
 		Budgets: b.budgets, Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
 		Refs: b.refs, Refunds: b.refunds, Offered: b.offered,
-		Ends: h.ends, Returns: h.returns, Grants: h.grants}
+		Ends: h.ends, Returns: h.Returns, Grants: h.Grants}
 }
 
 // Snapshot implements [Replica].
@@ -82,8 +82,8 @@ func (h *History) Load(snapshot []byte) error {
 // take takes over what a snapshot says beside the maps, and judges whether a journal's records could have led
 // to it. That proves nothing of the journal, but no account is short, and every hold is covered.
 func (h *History) take(s *saved) (err error) {
-	b := h.book
-	b.Size, b.head, b.opsQ, h.returns = s.Size, s.Head, s.OpsQ, s.Returns
+	b := h.Book
+	b.Size, b.head, b.opsQ, h.Returns = s.Size, s.Head, s.OpsQ, s.Returns
 	for name, has := range b.accounts {
 		b.count(name, *has, 1)
 	}

@@ -33,13 +33,13 @@ func TestUsesAreWhatWasCaptured(t *testing.T) {
 		}
 		frames := store(live.frames)
 		again := historyOf(t, allOfIt, frames, len(frames)/2)
-		if len(want) == 0 || !reflect.DeepEqual(again.book.uses, live.book.uses) {
-			t.Fatalf("of %d clients, a snapshot between: %v\nlive %v", len(want), again.book.uses,
+		if len(want) == 0 || !reflect.DeepEqual(again.Book.uses, live.book.uses) {
+			t.Fatalf("of %d clients, a snapshot between: %v\nlive %v", len(want), again.Book.uses,
 				live.book.uses)
 		}
 		for client, paid := range want {
 			var sum tip.Use
-			for _, u := range again.book.uses[client].Sums {
+			for _, u := range again.Book.uses[client].Sums {
 				sum.Add(u)
 			}
 			if sum.Paid != paid || sum.Tasks != n[client] {

@@ -74,7 +74,7 @@ func TestAGrantIsCovered(t *testing.T) {
 	want := Vouched{Doors: []DoorTotal{two}}
 	for snapshot := range 3 {
 		h := historyOf(t, HistoryLimits{Grants: 9}, store(d.frames), snapshot)
-		if got := h.Book().Vouched("ann", "h"); !reflect.DeepEqual(got, want) {
+		if got := h.Book.Vouched("ann", "h"); !reflect.DeepEqual(got, want) {
 			t.Errorf("by way of snapshot %d: %+v", snapshot, got)
 		}
 	}

@@ -55,8 +55,8 @@ func TestNobodyMakesTwoTextsOneBlock(t *testing.T) {
 		s.Apply(kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored, BlockSize: block,
 			Blocks: []kvevent.Key{kvevent.Key(i + 1)}, Tokens: ids}}})
 	}
-	if c := s.Counts(); c.Blind != 0 || c.Bad != 0 || s.Blocks() != 2 {
-		t.Errorf("two blocks are stored, and %d known: %+v", s.Blocks(), c)
+	if c := s.Counts; c.Blind != 0 || c.Bad != 0 || s.Blocks != 2 {
+		t.Errorf("two blocks are stored, and %d known: %+v", s.Blocks, c)
 	}
 	sound(t, s)
 	s = New(block, 400, 1, [32]byte{1}) // of prompts that await what is said of them

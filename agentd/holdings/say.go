@@ -164,6 +164,6 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 // message makes a message that has no prefixes yet.
 func (s *State) message() bus.Holdings {
 	s.seq++
-	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.held,
+	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.Blocks,
 		Evidence: s.Evidence()}
 }

@@ -21,9 +21,9 @@ type State struct {
 	copies   int                    // of all blocks
 	came     int                    // blocks that were stored since the engine held nothing
 
-	events bool // the engine says what it holds
-	blind  bool // it holds something that is not known
-	counts Counts
+	events bool   // the engine says what it holds
+	blind  bool   // it holds something that is not known
+	Counts Counts // events that could not be applied
 
 	pinned []int32 // blocks that prompts await, oldest first
 	at     []int32 // scratch
@@ -114,7 +114,7 @@ func (s *State) Blind() {
 	}
 	s.clear()
 	s.blind = true
-	s.counts.Blind++
+	s.Counts.Blind++
 }
 
 // Evidence says how it is known what the engine holds.
@@ -125,12 +125,8 @@ func (s *State) Evidence() string {
 	return bus.EvidenceInferred
 }
 
-// Counts returns how many events could not be applied.
-func (s *State) Counts() Counts { return s.counts }
-
 // Prefixes returns the number of prefixes held, Blocks the number of blocks.
 func (s *State) Prefixes() int { return s.prefixes.held }
-func (s *State) Blocks() int   { return s.held }
 
 // Coverage is the share of what the engine holds that is known here and was said. Of an engine that was
 // heard from its beginning, that is as much as it stored and has room for; of another one, all of its room
@@ -156,8 +152,8 @@ func (s *State) Coverage() float64 {
 // Apply takes in what the engine said.
 func (s *State) Apply(b kvevent.Batch) {
 	s.Listen()
-	s.counts.Unknown += int64(b.Unknown)
-	s.counts.Bad += int64(b.Bad)
+	s.Counts.Unknown += int64(b.Unknown)
+	s.Counts.Bad += int64(b.Bad)
 	s.came += b.Bad
 	for i := range b.Events {
 		switch e := &b.Events[i]; {
@@ -190,7 +186,7 @@ func (s *State) stored(e *kvevent.Event) {
 		s.block = max(0, e.BlockSize)
 	}
 	if s.block == 0 || e.BlockSize != s.block || len(e.Tokens) != n*s.block {
-		s.counts.Bad++
+		s.Counts.Bad++
 		s.came += n
 		return
 	}
@@ -199,7 +195,7 @@ func (s *State) stored(e *kvevent.Event) {
 	if e.HasParent {
 		up, ok := s.engine[e.Parent]
 		if !ok {
-			s.counts.Unplaced += int64(n)
+			s.Counts.Unplaced += int64(n)
 			return
 		}
 		at = up.node
@@ -208,7 +204,7 @@ func (s *State) stored(e *kvevent.Event) {
 		k := s.follow(at, s.chain(s.nodes[at].key, e.Space, e.Tokens[i*s.block:(i+1)*s.block]))
 		c, known := s.engine[name]
 		if k == none || known && c.node != k { // one name for two texts: nothing is sure any more
-			s.counts.Bad++
+			s.Counts.Bad++
 			s.Blind()
 			return
 		}
@@ -223,7 +219,7 @@ func (s *State) removed(e *kvevent.Event) {
 	for _, name := range e.Blocks {
 		c, ok := s.engine[name]
 		if !ok {
-			s.counts.Unknown++
+			s.Counts.Unknown++
 			continue
 		}
 		if c.n--; c.n == 0 {

@@ -126,7 +126,7 @@ func TestCopies(t *testing.T) {
 		e.remove(0, ids, 9)
 		sound(t, s)
 	}
-	if c := s.Counts(); c.Unknown != 3 {
+	if c := s.Counts; c.Unknown != 3 {
 		t.Errorf("%+v: three were removed that were not there", c)
 	}
 }
@@ -151,8 +151,8 @@ func TestAHoleEndsTheChain(t *testing.T) {
 	sound(t, s)
 	e.remove(0, ids, 0)
 	e.store(0, ids, 3, 4) // whose parent is there
-	if s.Held(&p) != 0 || s.Blocks() != 0 {
-		t.Errorf("%d tokens in %d blocks are held behind a hole", s.Held(&p), s.Blocks())
+	if s.Held(&p) != 0 || s.Blocks != 0 {
+		t.Errorf("%d tokens in %d blocks are held behind a hole", s.Held(&p), s.Blocks)
 	}
 	e.store(0, ids, 0, 1)
 	if got := s.Held(&p); got != ends[2] {
@@ -161,8 +161,8 @@ func TestAHoleEndsTheChain(t *testing.T) {
 	sound(t, s)
 	other, more, _ := prompt(512, words(9, 31, 4))
 	e.store(0, more, 2, 8) // behind what nobody knows
-	if s.Prompt(&other, more, ""); s.Held(&other) != 0 || s.Counts().Unplaced != 6 {
-		t.Errorf("%d tokens of a text whose beginning is not known; %+v", s.Held(&other), s.Counts())
+	if s.Prompt(&other, more, ""); s.Held(&other) != 0 || s.Counts.Unplaced != 6 {
+		t.Errorf("%d tokens of a text whose beginning is not known; %+v", s.Held(&other), s.Counts)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestNamespaces(t *testing.T) {
 	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1}, Tokens: ids[:7], BlockSize: 7})
 	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1, 2}, Tokens: ids[:block],
 		BlockSize: block})
-	if c := s.Counts(); c.Bad != 2 {
+	if c := s.Counts; c.Bad != 2 {
 		t.Errorf("%+v: blocks of another size, and with too few tokens", c)
 	}
 	sound(t, s)
@@ -269,8 +269,8 @@ func TestCoverage(t *testing.T) {
 	s = New(0, 0, 1, [32]byte{1}) // of an engine that does not say how large it is
 	e = newEngine(s)
 	e.store(0, ids, 0, 50)
-	if got := s.Coverage(); got != 1 || s.Blocks() != 50 {
-		t.Errorf("%v of an engine whose room is not known, %d blocks", got, s.Blocks())
+	if got := s.Coverage(); got != 1 || s.Blocks != 50 {
+		t.Errorf("%v of an engine whose room is not known, %d blocks", got, s.Blocks)
 	}
 	if s.Blind(); s.Coverage() != 0 {
 		t.Error("what is not known of it may be anything")
@@ -296,8 +296,8 @@ func TestWithoutEvents(t *testing.T) {
 	s := New(block, 1000, 1, [32]byte{1})
 	p, ids, _ := prompt(512, words(0, 399, 4))
 	s.Prompt(&p, ids, "")
-	if s.Held(&p) != 0 || s.Blocks() != 0 || s.Prefixes() != 0 || s.Evidence() != bus.EvidenceInferred {
-		t.Errorf("%d tokens are held, %d blocks, %d prefixes", s.Held(&p), s.Blocks(), s.Prefixes())
+	if s.Held(&p) != 0 || s.Blocks != 0 || s.Prefixes() != 0 || s.Evidence() != bus.EvidenceInferred {
+		t.Errorf("%d tokens are held, %d blocks, %d prefixes", s.Held(&p), s.Blocks, s.Prefixes())
 	}
 	sound(t, s)
 }
@@ -666,8 +666,8 @@ func sound(t *testing.T, s *State) {
 			t.Fatalf("block %d is not found by its key", k)
 		}
 	}
-	if copies != s.copies || whole != s.held || inTree != s.size() {
-		t.Fatalf("%d copies, %d whole, %d blocks; want %d, %d, %d", s.copies, s.held, s.size(), copies, whole,
+	if copies != s.copies || whole != s.Blocks || inTree != s.size() {
+		t.Fatalf("%d copies, %d whole, %d blocks; want %d, %d, %d", s.copies, s.Blocks, s.size(), copies, whole,
 			inTree)
 	}
 	named := 0

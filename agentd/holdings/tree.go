@@ -15,11 +15,11 @@ import (
 type tree struct {
 	secret [32]byte // of the names of blocks
 
-	nodes []node // the first is before every text, and always held
-	spare []int32
-	byKey map[uint64]int32
-	held  int // nodes that are whole
-	stack []int32
+	nodes  []node // the first is before every text, and always held
+	spare  []int32
+	byKey  map[uint64]int32
+	Blocks int // nodes that are whole
+	stack  []int32
 }
 
 // node is a block.
@@ -111,9 +111,9 @@ func (t *tree) turn(k int32, whole bool, turned func(k int32)) {
 		n := &t.nodes[k]
 		n.whole = whole
 		if whole {
-			t.held++
+			t.Blocks++
 		} else {
-			t.held--
+			t.Blocks--
 		}
 		turned(k)
 		for kid := n.kid; kid != none; kid = t.nodes[kid].next {

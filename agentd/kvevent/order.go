@@ -38,7 +38,7 @@ type Order struct {
 
 	next   uint64 // the batch that is due
 	known  bool   // next is right: all before it was applied, or is forgotten
-	asking bool   // the replay is being read
+	Asking bool   // the replay is being read
 	check  bool   // it was asked for a batch that we have, to see whether the engine lives the same life
 	first  bool   // nothing came of it yet
 	got    bool   // something did that was new
@@ -83,7 +83,7 @@ func (o *Order) Live(seq uint64, payload []byte) (out Out) {
 	o.joined = false // from here on a gap shows
 	switch {
 	case seq >= maxSeq:
-	case o.asking:
+	case o.Asking:
 		if o.add(&out, seq, payload) && o.known && !o.first {
 			o.drain(&out)
 		}
@@ -115,7 +115,7 @@ func (o *Order) Live(seq uint64, payload []byte) (out Out) {
 
 // Replayed takes a batch that the replay sent.
 func (o *Order) Replayed(seq uint64, payload []byte) (out Out) {
-	if !o.asking || seq >= maxSeq {
+	if !o.Asking || seq >= maxSeq {
 		return out
 	}
 	first := o.first
@@ -141,10 +141,10 @@ func (o *Order) Replayed(seq uint64, payload []byte) (out Out) {
 
 // ReplayEnd says that the replay has said all; whole: in its own words, rather than by falling silent.
 func (o *Order) ReplayEnd(whole bool) (out Out) {
-	if !o.asking {
+	if !o.Asking {
 		return out
 	}
-	o.asking = false
+	o.Asking = false
 	if o.first && whole {
 		switch {
 		case !o.known:
@@ -160,15 +160,12 @@ func (o *Order) ReplayEnd(whole bool) (out Out) {
 	if o.got || o.known && whole && len(o.waiting) == 0 {
 		o.tries = 0
 	}
-	if !o.asking && (o.joined || !(o.known && whole && len(o.waiting) == 0)) {
+	if !o.Asking && (o.joined || !(o.known && whole && len(o.waiting) == 0)) {
 		o.joined = false
 		o.ask(&out)
 	}
 	return out
 }
-
-// Asking reports whether the replay's answer is waited for: if not, reading it can be given up.
-func (o *Order) Asking() bool { return o.asking }
 
 // ask has the replay asked: from the first batch if nothing is known; after a gap from the one that is due;
 // and where nothing tells of a gap, from the last one that was applied. After too many tries it gives up.
@@ -178,7 +175,7 @@ func (o *Order) ask(out *Out) {
 		return
 	}
 	o.check = o.known && o.next > 0 && (len(o.waiting) == 0 || o.unsure())
-	o.asking, o.first, o.got = true, true, false
+	o.Asking, o.first, o.got = true, true, false
 	out.Ask, out.From = true, 0
 	if o.check {
 		out.From = o.next - 1
@@ -280,7 +277,7 @@ func (o *Order) reborn(out *Out, seq uint64, payload []byte) {
 		o.drop(len(o.waiting))
 	}
 	switch {
-	case seq == 0 && payload != nil && !o.asking:
+	case seq == 0 && payload != nil && !o.Asking:
 		o.begin(out, Restarted, 0, why)
 		o.apply(out, seq, payload)
 	case !o.Replay:
@@ -303,7 +300,7 @@ func (o *Order) lose(out *Out, why string) {
 		at--
 	}
 	last := o.waiting[at:]
-	o.waiting, o.bytes, o.tries, o.asking = nil, 0, 0, false
+	o.waiting, o.bytes, o.tries, o.Asking = nil, 0, 0, false
 	out.Ask = false
 	o.begin(out, Blind, 0, why)
 	o.known = false

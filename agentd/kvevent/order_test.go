@@ -72,7 +72,7 @@ func (w *world) take(out Out) {
 		}
 	}
 	if out.Ask {
-		if !w.o.Asking() || !w.o.Replay {
+		if !w.o.Asking || !w.o.Replay {
 			w.t.Error("asks, and does not wait for an answer")
 		}
 		w.answer, w.ended = nil, true
@@ -341,7 +341,7 @@ func TestOrderWaitsForSoMuch(t *testing.T) {
 				}
 				continue
 			}
-			if out.Reset != Blind || o.Asking() || out.Ask || len(out.Apply) != int(seq)-6 ||
+			if out.Reset != Blind || o.Asking || out.Ask || len(out.Apply) != int(seq)-6 ||
 				o.waiting != nil ||
 				!strings.Contains(out.Why, "wait") {
 				t.Errorf("%v %q, %d applied, %d wait", out.Reset, out.Why, len(out.Apply), len(o.waiting))
@@ -368,7 +368,7 @@ func TestOrderOfALiar(t *testing.T) {
 			}
 		}
 	}
-	if out.Reset != Blind || o.Asking() {
+	if out.Reset != Blind || o.Asking {
 		t.Errorf("%+v", out)
 	}
 }

@@ -34,7 +34,7 @@ func (a *agent) readClaim(ctx context.Context, trustNone bool) {
 	case err != nil:
 	case kv.Value != nil:
 		a.mu.Lock()
-		fence := a.core.Fence()
+		fence := a.core.Fence
 		a.mu.Unlock()
 		if kv.Create < fence {
 			a.log.Warn("the registry has an older claim than one seen before, as if restored from a copy: "+

@@ -110,7 +110,7 @@ func (a *agent) start(s *agentd.Stream) {
 	a.mu.Lock()
 	a.cancels[s] = cancel
 	request := a.core.Request(d)
-	if why := s.Stopped(); why != nil { // before it began
+	if why := s.Stopped; why != nil { // before it began
 		cancel(why)
 	}
 	a.mu.Unlock()

@@ -133,7 +133,7 @@ func (s *Spool) Add(r agentd.Report) error {
 		return err
 	}
 	if n, err := s.file.Write(text); err != nil {
-		s.state.Torn(n > 0 && s.file.Truncate(s.state.Size()) != nil)
+		s.state.Torn(n > 0 && s.file.Truncate(s.state.Size) != nil)
 		return err
 	}
 	if s.state.Added() {

@@ -169,17 +169,17 @@ func TestASpoolIsBounded(t *testing.T) {
 	for range 30_000 {
 		must(t, s.Add(report("j/1/0")))
 		s.Done("j/1/0")
-		most = max(most, s.state.Size())
+		most = max(most, s.state.Size)
 	}
 	info, err := os.Stat(s.path)
 	must(t, err)
-	if most > agentd.SpoolMost+1<<12 || info.Size() != s.state.Size() {
+	if most > agentd.SpoolMost+1<<12 || info.Size() != s.state.Size {
 		t.Errorf("%d bytes, at the end %d", most, info.Size())
 	}
 	s.Done("j/0/0")
 	must(t, s.Add(report("j/2/0")))
-	if s.state.Size() > 64<<10 {
-		t.Errorf("%d bytes for one completion", s.state.Size())
+	if s.state.Size > 64<<10 {
+		t.Errorf("%d bytes for one completion", s.state.Size)
 	}
 	openSpool(t, h, "j/2/0")
 }

@@ -242,7 +242,7 @@ func (l *listener) apply(ctx context.Context, out kvevent.Out, pause time.Durati
 			l.deliver(kvevent.Update{Batch: b})
 		}
 	}
-	if out.Ask || !l.order.Asking() {
+	if out.Ask || !l.order.Asking {
 		l.cancel()
 		l.cancel = func() {}
 	}

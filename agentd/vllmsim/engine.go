@@ -49,7 +49,7 @@ func (e *engine) unfinished() int { return len(e.all()) }
 // add queues a sequence.
 func (e *engine) add(s *sequence, now time.Time) {
 	e.now = now
-	s.arrived, s.block = now, e.Cache.Size()
+	s.arrived, s.block = now, e.Cache.Size
 	e.Add(s, s.prompt)
 }
 

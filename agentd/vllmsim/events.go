@@ -63,7 +63,7 @@ const fullAttention = "full_attention"
 
 // newEvents has an engine's cache watched.
 func newEvents(cfg KVEvents, e *engine) *events {
-	v := &events{KVEvents: cfg, block: e.Cache.Size(), kind: fullAttention}
+	v := &events{KVEvents: cfg, block: e.Cache.Size, kind: fullAttention}
 	e.Cache.Forgotten, e.Stored = v.removed, v.filled
 	return v
 }

@@ -61,7 +61,7 @@ func (s *Stream) ID() string { return s.id }
 func (s *Stream) Accepted() bus.Accepted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.m.Accepted()
+	return s.m.Accepted
 }
 
 // Result returns the task's result. It is there once Next has returned an error that came from the agent:
@@ -103,7 +103,7 @@ func (s *Stream) Poll() (c bus.Chunk, ok bool, err error) {
 func (s *Stream) Unread() (bytes int, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.m.Unread(), s.m.Ended()
+	return s.m.Unread, s.m.Ended()
 }
 
 // take returns a chunk, or the stream's end, or neither if more may come.
@@ -122,7 +122,7 @@ func (s *Stream) take() (bus.Chunk, error) {
 
 // end returns the error with which the answer ended. The lock is held.
 func (s *Stream) end() error {
-	if err := s.m.Err(); err != nil {
+	if err := s.m.Err; err != nil {
 		return err
 	}
 	if err := refusal(s.m.Result()); err != nil {

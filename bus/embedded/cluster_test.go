@@ -34,11 +34,11 @@ func cluster(t *testing.T) (keys *natsauth.Store, members [3]*embedded.Cluster) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now()); err != nil {
+	if _, err := natsauth.ServerCert(keys.Dir, hosts, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for i, host := range hosts {
-		members[i] = &embedded.Cluster{Member: host, Members: hosts, TLS: natsauth.PeerFiles(keys.Dir()),
+		members[i] = &embedded.Cluster{Member: host, Members: hosts, TLS: natsauth.PeerFiles(keys.Dir),
 			Dir: filepath.Join(dir, "nats", host)}
 	}
 	return keys, members
@@ -66,7 +66,7 @@ func startNATS(t *testing.T, keys *natsauth.Store, c *embedded.Cluster) *embedde
 // onlyServers fails unless a port refuses who shows a certificate of the market that is no server's.
 func onlyServers(t *testing.T, keys *natsauth.Store, address string) {
 	t.Helper()
-	files, err := natsauth.ClientCert(keys.Dir(), "node-1", time.Now())
+	files, err := natsauth.ClientCert(keys.Dir, "node-1", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func onlyServers(t *testing.T, keys *natsauth.Store, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer, err := natsauth.PeerTLS(natsauth.PeerFiles(keys.Dir()))
+	peer, err := natsauth.PeerTLS(natsauth.PeerFiles(keys.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestThreeNATSAreOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(n int) natsbus.Config {
-		return natsbus.Config{URL: servers[n].URL(), TLS: secure}
+		return natsbus.Config{URL: servers[n].URL, TLS: secure}
 	}
 	connect := func(n int, name string, as natsauth.Source) (*natsbus.Bus, error) {
 		c := at(n)
@@ -156,7 +156,7 @@ func TestThreeNATSAreOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	older := filepath.Join(t.TempDir(), "auth") // as the third had them: without the keys that sign
-	copyKeys(t, keys.Dir(), older)
+	copyKeys(t, keys.Dir, older)
 	keys3, err := natsauth.Open(older)
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestThreeEtcdAreOne(t *testing.T) {
 	start := func(n int) error {
 		var err error
 		servers[n], err = embedded.StartEtcd(embedded.EtcdConfig{Dir: dirs[n],
-			Listen: members[n].Member + ":2379", TLS: natsauth.ServerFiles(keys.Dir()),
+			Listen: members[n].Member + ":2379", TLS: natsauth.ServerFiles(keys.Dir),
 			Tick: 50 * time.Millisecond, Cluster: members[n]})
 		return err
 	}
@@ -210,7 +210,7 @@ func TestThreeEtcdAreOne(t *testing.T) {
 	if wg.Wait(); t.Failed() {
 		return
 	}
-	files, err := natsauth.ClientCert(keys.Dir(), natsauth.Root, time.Now())
+	files, err := natsauth.ClientCert(keys.Dir, natsauth.Root, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestThreeEtcdAreOne(t *testing.T) {
 		t.Errorf("a member without its data, of which the others were not told: %v", err)
 	}
 
-	c := servers[0].Client()
+	c := servers[0].Client
 	list, err := c.MemberList(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func stop(t testing.TB, e *embedded.Etcd) {
 
 func registry(t testing.TB, e *embedded.Etcd) *etcdreg.Registry {
 	t.Helper()
-	r, err := etcdreg.FromClient(e.Client())
+	r, err := etcdreg.FromClient(e.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,8 +201,8 @@ func TestATakenPortIsRefusedOrLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	if n.URL() == "nats://"+address || !strings.HasPrefix(n.URL(), "nats://127.0.0.1:") {
-		t.Errorf("NATS reports %s", n.URL())
+	if n.URL == "nats://"+address || !strings.HasPrefix(n.URL, "nats://127.0.0.1:") {
+		t.Errorf("NATS reports %s", n.URL)
 	}
 
 	dir := t.TempDir()
@@ -223,8 +223,8 @@ func TestTheLargestBodyFitsInAMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	if n.URL() != "" {
-		t.Errorf("a server in process listens on %s", n.URL())
+	if n.URL != "" {
+		t.Errorf("a server in process listens on %s", n.URL)
 	}
 	b, err := natsbus.Connect(natsbus.Config{InProcess: n, Name: "b"})
 	if err != nil {

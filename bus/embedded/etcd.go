@@ -66,7 +66,7 @@ type EtcdConfig struct {
 // Etcd is a running server.
 type Etcd struct {
 	etcd   *embed.Etcd
-	client *clientv3.Client
+	Client *clientv3.Client // in process; Close closes it
 	lock   *fileutil.LockedFile
 	door   *door // nil: members of this process alone come
 
@@ -165,7 +165,7 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 			config.Dir)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	e := &Etcd{etcd: running, client: v3client.New(running.Server), stop: stop, tended: make(chan struct{})}
+	e := &Etcd{etcd: running, Client: v3client.New(running.Server), stop: stop, tended: make(chan struct{})}
 	tend := &tender{etcd: running.Server, limits: limits, log: config.Log}
 	if l != nil {
 		tend.guard = newGuard(limits, running.Server, secure != nil, config.Log)
@@ -338,9 +338,6 @@ func (e *Etcd) Leaderless() string {
 	return ""
 }
 
-// Client is a client in process, which Close closes.
-func (e *Etcd) Client() *clientv3.Client { return e.client }
-
 // Unlock has a server with TLS believe whoever shows a certificate, whatever users it was given before: the
 // market's other parts are in this process, and come by [Etcd.Client], which has no name.
 func (e *Etcd) Unlock(ctx context.Context) error {
@@ -364,12 +361,12 @@ func asRoot(ctx context.Context) context.Context {
 // RevokeLeases ends every lease and with it the keys under them. It is for whoever knows that all their
 // holders are gone, as after a crash of the one process that held them: nobody then waits for them to expire.
 func (e *Etcd) RevokeLeases(ctx context.Context) error {
-	all, err := e.client.Leases(ctx)
+	all, err := e.Client.Leases(ctx)
 	if err != nil {
 		return fmt.Errorf("embedded etcd: leases: %w", err)
 	}
 	for _, l := range all.Leases {
-		if _, err := e.client.Revoke(ctx, l.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if _, err := e.Client.Revoke(ctx, l.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return fmt.Errorf("embedded etcd: lease %x: %w", int64(l.ID), err)
 		}
 	}
@@ -391,7 +388,7 @@ func (e *Etcd) Close() error {
 	if e.door != nil {
 		e.door.close()
 	}
-	err := e.client.Close()
+	err := e.Client.Close()
 	if errors.Is(err, context.Canceled) {
 		err = nil // the client's own end
 	}

@@ -39,7 +39,7 @@ func TestADamagedDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 200 {
-		if _, err := e.Client().Put(t.Context(), fmt.Sprint("/k/", i), strings.Repeat("v", 300)); err != nil {
+		if _, err := e.Client.Put(t.Context(), fmt.Sprint("/k/", i), strings.Repeat("v", 300)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestAQuotaThatIsUsedUpHeals(t *testing.T) {
 	<-e.tended
 	value := strings.Repeat("v", bus.MaxEntry)
 	full := func() error {
-		_, err := e.Client().Put(t.Context(), "/k", value)
+		_, err := e.Client.Put(t.Context(), "/k", value)
 		return err
 	}
 	for err == nil {
@@ -156,12 +156,12 @@ func TestRevisionsAreLetGoOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 500 {
-		if _, err := e.Client().Put(t.Context(), "/k", "v"); err != nil {
+		if _, err := e.Client.Put(t.Context(), "/k", "v"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for end := time.Now().Add(20 * time.Second); ; {
-		_, err := e.Client().Get(t.Context(), "/k", clientv3.WithRev(10))
+		_, err := e.Client.Get(t.Context(), "/k", clientv3.WithRev(10))
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			break
 		}
@@ -169,7 +169,7 @@ func TestRevisionsAreLetGoOf(t *testing.T) {
 			t.Fatalf("revision 10 is still there: %v", err)
 		}
 	}
-	last, err := e.Client().Get(t.Context(), "/k")
+	last, err := e.Client.Get(t.Context(), "/k")
 	if err != nil || string(last.Kvs[0].Value) != "v" {
 		t.Errorf("what it says now: %v, %v", last, err)
 	}

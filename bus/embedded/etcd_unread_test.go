@@ -225,7 +225,7 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 		}
 	}
 	for i := range 256 {
-		_, err := s.Client().Put(ctx, fmt.Sprint("/souk/v1/keys/", i), strings.Repeat("x", bus.MaxEntry))
+		_, err := s.Client.Put(ctx, fmt.Sprint("/souk/v1/keys/", i), strings.Repeat("x", bus.MaxEntry))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,7 @@ func (c *Cluster) urls(scheme string, port int) (urls []*url.URL) {
 type NATS struct {
 	server *server.Server
 	guard  *guarding // nil: it asks nobody who is there
-	url    string
+	URL    string    // for clients; "": it does not listen
 }
 
 // StartNATS returns when the server takes connections.
@@ -175,9 +175,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		n.guard = guard.start()
 	}
 	if config.Listen != "" {
-		n.url = "nats://" + s.Addr().String()
+		n.URL = "nats://" + s.Addr().String()
 		if config.TLS != nil {
-			n.url = "tls://" + s.Addr().String()
+			n.URL = "tls://" + s.Addr().String()
 		}
 	}
 	return n, nil
@@ -235,9 +235,6 @@ func splitAddress(address string) (host string, port int, err error) {
 
 // InProcessConn connects without a socket.
 func (n *NATS) InProcessConn() (net.Conn, error) { return n.server.InProcessConn() }
-
-// URL returns the address for clients, "" if the server does not listen.
-func (n *NATS) URL() string { return n.url }
 
 // Close ends all connections and the server.
 func (n *NATS) Close() {

@@ -132,7 +132,7 @@ func TestABarVoidsNoRevocation(t *testing.T) {
 	if err := keys.Revoke("gone", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: n.URL()}, keys); err != nil {
+	if err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: n.URL}, keys); err != nil {
 		t.Fatal(err)
 	}
 	<-closed
@@ -152,7 +152,7 @@ func TestABarVoidsNoRevocation(t *testing.T) {
 	closed = mallory.StatusChanged(nats.CLOSED)
 	g.look(time.Now())
 	<-closed
-	if nc, err := nats.Connect(n.URL(), nats.UserCredentials(creds), nats.NoReconnect(),
+	if nc, err := nats.Connect(n.URL, nats.UserCredentials(creds), nats.NoReconnect(),
 		nats.Timeout(bustest.Patience)); err == nil {
 		nc.Close()
 		t.Error("who was revoked is let in again")

@@ -46,7 +46,7 @@ func come(t testing.TB, n *NATS, keys *natsauth.Store, role bus.Role, name strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(n.URL(), nats.UserCredentials(path), nats.NoReconnect(),
+	nc, err := nats.Connect(n.URL, nats.UserCredentials(path), nats.NoReconnect(),
 		nats.Timeout(bustest.Patience), // by itself it waits for 2 s, and who is refused hears so after 1.5
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err == nil {

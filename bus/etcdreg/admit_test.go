@@ -133,7 +133,7 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 	all := clientv3.PermissionType(clientv3.PermReadWrite)
 	for _, key := range keys {
 		if key != "" && !strings.HasSuffix(key, "/") {
-			_, err := g.Client().Put(t.Context(), base+key, "x")
+			_, err := g.Client.Put(t.Context(), base+key, "x")
 			ok(t, err)
 		}
 	}

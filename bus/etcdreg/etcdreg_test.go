@@ -80,7 +80,7 @@ var _ uncuttable = inProcess{}
 
 func (n inProcess) Connect(t *testing.T, _ string) bus.Registry {
 	t.Helper()
-	r, err := etcdreg.FromClient(n.server.Client())
+	r, err := etcdreg.FromClient(n.server.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAWatchSurvivesCompaction(t *testing.T) {
 	}
 	state(t, events)
 	n.Cut("r")
-	c := s.Client()
+	c := s.Client
 	var last int64
 	for i := range 20 {
 		put, err := c.Put(ctx, "/w/n", fmt.Sprint(i))
@@ -206,7 +206,7 @@ func TestAnEtcdThatLostItsData(t *testing.T) {
 	}
 
 	second := server(t, "127.0.0.1:0")
-	if _, err := second.Client().Put(ctx, "/w/new", "1"); err != nil {
+	if _, err := second.Client.Put(ctx, "/w/new", "1"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Redirect(second.Endpoint())
@@ -221,7 +221,7 @@ func TestAnEtcdThatLostItsData(t *testing.T) {
 
 // BenchmarkClaim is one fenced transaction, with etcd's fsync.
 func BenchmarkClaim(b *testing.B) {
-	r, err := etcdreg.FromClient(server(b, "").Client())
+	r, err := etcdreg.FromClient(server(b, "").Client)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestALeaseSurvivesCompaction(t *testing.T) {
 	ok(t, err)
 	state(t, events)
 	n.Cut("r")
-	c := s.Client()
+	c := s.Client
 	var last int64
 	for i := range 20 {
 		put, err := c.Put(ctx, "/w/n", fmt.Sprint(i))

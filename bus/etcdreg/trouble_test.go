@@ -75,7 +75,7 @@ func TestAnOlderEtcdIsNamed(t *testing.T) {
 			strings.Contains(err.Error(), "--bump-revision")
 	})
 	for range 60 {
-		_, err := other.Client().Put(ctx, "/w/new", "1")
+		_, err := other.Client.Put(ctx, "/w/new", "1")
 		ok(t, err)
 	}
 	bustest.Eventually(t, "it is ahead again", func() bool { return r.Trouble() == nil })

@@ -381,7 +381,7 @@ func PeerTLS(files Files) (*tls.Config, error) {
 func PeerNames() []string { return []string{servers} }
 
 // Certifies reports whether the key is here that makes certificates.
-func (s *Store) Certifies() bool { return !absent(pair(s.dir, caFile).Key) }
+func (s *Store) Certifies() bool { return !absent(pair(s.Dir, caFile).Key) }
 
 // TLSOf makes the TLS configuration of one end of a connection: TLS 1.3, nothing older. It reads the files
 // now, so that errors in them are reported at the start; certificate and key are read again at each connect,

@@ -314,7 +314,7 @@ func TestUsersHaveCertificates(t *testing.T) {
 		if _, err := s.Add(role, ids, now, Valid); err != nil {
 			t.Fatal(err)
 		}
-		files := ClientFiles(s.Dir(), ids.Name)
+		files := ClientFiles(s.Dir, ids.Name)
 		if absent(files.Cert) == wants {
 			t.Errorf("%s: a certificate is there: %v, want %v", role, !wants, wants)
 			continue

@@ -45,7 +45,7 @@ func TestCreds(t *testing.T) {
 	s := store(t)
 	now := time.Now()
 	path := may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "dev"}, now, Valid))
-	if want := filepath.Join(s.Dir(), "creds", "dev.creds"); path != want {
+	if want := filepath.Join(s.Dir, "creds", "dev.creds"); path != want {
 		t.Errorf("they are in %s, want %s", path, want)
 	}
 	i := may[*Identity](t)(ReadFile(path))
@@ -109,7 +109,7 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	err := filepath.WalkDir(s.Dir(), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(s.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func TestRevokeAndRenew(t *testing.T) {
 		t.Errorf("of three agents one is left: %q dropped, the creds of before good: %v, %v", dropped,
 			good(s, both), err)
 	}
-	if err := os.Rename(filepath.Join(s.Dir(), operatorSeed), filepath.Join(t.TempDir(), "x")); err != nil {
+	if err := os.Rename(filepath.Join(s.Dir, operatorSeed), filepath.Join(t.TempDir(), "x")); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err = s.Renew("node", []string{"a4"}, now, Valid); err == nil ||
@@ -259,15 +259,15 @@ func TestRevokeAndRenew(t *testing.T) {
 	third = may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, dev, now, Valid))))
 
 	// a crash between the two files: the next change finds what the account's JWT lacks
-	stale := may[[]byte](t)(os.ReadFile(filepath.Join(s.Dir(), accountJWT)))
+	stale := may[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, accountJWT)))
 	if err := s.Revoke("dev", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(s.Dir(), accountJWT), stale, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Dir, accountJWT), stale, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "eve"}, now, Valid))
-	if again := may[*Store](t)(Open(s.Dir())); good(again, third) {
+	if again := may[*Store](t)(Open(s.Dir)); good(again, third) {
 		t.Error("a revocation was lost")
 	}
 }
@@ -350,7 +350,7 @@ func TestEnsure(t *testing.T) {
 	}
 	read(node, now)
 	// where the signing key is not, what is there is taken, and nothing made
-	if err := os.Remove(filepath.Join(s.Dir(), signingSeed)); err != nil {
+	if err := os.Remove(filepath.Join(s.Dir, signingSeed)); err != nil {
 		t.Fatal(err)
 	}
 	read(node, now.Add(2*Valid))
@@ -417,20 +417,20 @@ func TestADamagedDirectory(t *testing.T) {
 		{operatorJWT, from(other), "not of one operator"},
 	} {
 		s := store(t)
-		c.damage(t, filepath.Join(s.Dir(), c.file))
+		c.damage(t, filepath.Join(s.Dir, c.file))
 		for name, open := range map[string]func(string) (*Store, error){"open": Open, "init": Init} {
-			if _, err := open(s.Dir()); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(),
+			if _, err := open(s.Dir); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(),
 				c.says) ||
-				!strings.Contains(err.Error(), s.Dir()) {
+				!strings.Contains(err.Error(), s.Dir) {
 				t.Errorf("%s with %s: %v, want %q", name, c.file, err, c.says)
 			}
 		}
 	}
 	// keys that are kept elsewhere are no damage
 	s := store(t)
-	remove(t, filepath.Join(s.Dir(), operatorSeed))
-	remove(t, filepath.Join(s.Dir(), accountSeed))
-	s = may[*Store](t)(Open(s.Dir()))
+	remove(t, filepath.Join(s.Dir, operatorSeed))
+	remove(t, filepath.Join(s.Dir, accountSeed))
+	s = may[*Store](t)(Open(s.Dir))
 	may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "dev"}, time.Now(), Valid))
 	if err := s.Revoke("dev", time.Now()); err == nil || !strings.Contains(err.Error(), "operator.seed") {
 		t.Errorf("revoked without the operator's key: %v", err)
@@ -457,7 +457,7 @@ func cut(t *testing.T, path string) {
 func from(other *Store) func(*testing.T, string) {
 	return func(t *testing.T, path string) {
 		t.Helper()
-		text := may[[]byte](t)(os.ReadFile(filepath.Join(other.Dir(), filepath.Base(path))))
+		text := may[[]byte](t)(os.ReadFile(filepath.Join(other.Dir, filepath.Base(path))))
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -469,9 +469,9 @@ func TestSecretsThatOthersCanRead(t *testing.T) {
 	s := store(t)
 	path := may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "dev"}, time.Now(), Valid))
 	for file, open := range map[string]func() error{
-		path:                                func() error { _, err := ReadFile(path); return err },
-		filepath.Join(s.Dir(), signingSeed): func() error { _, err := Open(s.Dir()); return err },
-		s.Dir():                             func() error { _, err := Open(s.Dir()); return err },
+		path:                              func() error { _, err := ReadFile(path); return err },
+		filepath.Join(s.Dir, signingSeed): func() error { _, err := Open(s.Dir); return err },
+		s.Dir:                             func() error { _, err := Open(s.Dir); return err },
 	} {
 		was := may[os.FileInfo](t)(os.Stat(file)).Mode().Perm()
 		if err := os.Chmod(file, was|0o004); err != nil {

@@ -51,10 +51,10 @@ type noteKeys struct {
 }
 
 // NotePath returns the file of a name's note keys.
-func (s *Store) NotePath(name string) string { return filepath.Join(s.dir, notesDir, name+".key") }
+func (s *Store) NotePath(name string) string { return filepath.Join(s.Dir, notesDir, name+".key") }
 
 // PolicyPath returns the file of the market's policy.
-func (s *Store) PolicyPath() string { return filepath.Join(s.dir, policyFile) }
+func (s *Store) PolicyPath() string { return filepath.Join(s.Dir, policyFile) }
 
 // NotesBeside are the files of note keys and policy that lie beside a file of creds where all were made;
 // empty where there are none.
@@ -62,7 +62,7 @@ func NotesBeside(creds string) (key, policy string) {
 	dir, name := filepath.Split(creds)
 	dir = filepath.Clean(dir)
 	id, ok := strings.CutSuffix(name, ".creds")
-	s := Store{dir: filepath.Dir(dir)}
+	s := Store{Dir: filepath.Dir(dir)}
 	if !ok || filepath.Base(dir) != credsDir || absent(s.NotePath(id)) {
 		return "", ""
 	}
@@ -156,7 +156,7 @@ func (s *Store) noteKeys(n names, id string) error {
 	public := strings.SplitN(cosigns, "+", 3)
 	witness := strings.Join([]string{"PRIVATE", "KEY", public[0], public[1],
 		base64.StdEncoding.EncodeToString(secret)}, "+")
-	dir := filepath.Join(s.dir, notesDir)
+	dir := filepath.Join(s.Dir, notesDir)
 	if err := os.Mkdir(dir, 0o700); err == nil {
 		if err := ownDir(dir); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (s *Store) noteKeys(n names, id string) error {
 		return err
 	}
 	n.Names[id].Notes = append(n.Names[id].Notes, noteKeys{signs, cosigns})
-	if err := writeNames(s.dir, n); err != nil {
+	if err := writeNames(s.Dir, n); err != nil {
 		return err
 	}
 	return writeFile(s.NotePath(id), []byte(log+"\n"+witness+"\n"))

@@ -141,10 +141,10 @@ func TestNoteKeysThatAreMissing(t *testing.T) {
 	s, now := store(t), time.Now()
 	ids := bus.IDs{Name: "math", Domain: "math"}
 	may[string](t)(s.Ensure(bus.RoleHub, ids, now))
-	ok(t, os.RemoveAll(s.dir+"/notes"))
-	n := may[names](t)(readNames(s.dir))
+	ok(t, os.RemoveAll(s.Dir+"/notes"))
+	n := may[names](t)(readNames(s.Dir))
 	n.Names["math"].Notes = nil
-	ok(t, writeNames(s.dir, n))
+	ok(t, writeNames(s.Dir, n))
 	may[string](t)(s.Ensure(bus.RoleHub, ids, now))
 	may[NoteKey](t)(ReadNoteKey(s.NotePath("math")))
 }

@@ -54,7 +54,7 @@ func TestWhatRootWritesIsTheFoldersOwners(t *testing.T) {
 	}
 	owned("init")
 	// it is made where it is missing
-	if err := os.RemoveAll(filepath.Join(keys.Dir(), certsDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(keys.Dir, certsDir)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
@@ -73,7 +73,7 @@ func TestWhatRootWritesIsTheFoldersOwners(t *testing.T) {
 	if _, _, err := keys.Renew("operator", nil, now, Valid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ServerCert(keys.Dir(), []string{"market"}, now); err != nil {
+	if _, err := ServerCert(keys.Dir, []string{"market"}, now); err != nil {
 		t.Fatal(err)
 	}
 	if err := keys.ServesAt("nats://127.0.0.1:4222"); err != nil {

@@ -40,7 +40,7 @@ func TestWhatEndsSoonIsRenewed(t *testing.T) {
 	before := identity("math")
 	at := now.Add(Valid/3*2 + time.Hour)
 	due(at, "ann", "math")
-	after, cert := identity("math"), ClientFiles(s.Dir(), "math")
+	after, cert := identity("math"), ClientFiles(s.Dir, "math")
 	if after.JWT() == before.JWT() || !slices.Equal(after.say, before.say) ||
 		after.Expires.Sub(at) < Valid-time.Minute || cert.Expires().Sub(at) < CertLife-time.Minute {
 		t.Errorf("renewed until %v, the certificate until %v", after.Expires, cert.Expires())
@@ -70,7 +70,7 @@ func TestWhatEndsSoonIsRenewed(t *testing.T) {
 	if got, err := s.RenewDue(at); err == nil || !slices.Equal(got, []string{"math"}) {
 		t.Errorf("renewed %q, %v", got, err)
 	}
-	if err := os.Remove(filepath.Join(s.Dir(), signingSeed)); err != nil {
+	if err := os.Remove(filepath.Join(s.Dir, signingSeed)); err != nil {
 		t.Fatal(err)
 	}
 	due(at.Add(2 * Valid))

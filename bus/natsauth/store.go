@@ -34,7 +34,7 @@ import (
 //
 // operator.seed and account.seed may be kept elsewhere.
 type Store struct {
-	dir     string
+	Dir     string
 	account string // public keys
 	system  string
 
@@ -164,7 +164,7 @@ func Open(dir string) (*Store, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	s := &Store{dir: dir}
+	s := &Store{Dir: dir}
 	if err := s.open(); err != nil {
 		if errors.Is(err, ErrOpen) || errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("keys: %w", err)
@@ -178,15 +178,15 @@ func Open(dir string) (*Store, error) {
 
 // open sees that what is there belongs together.
 func (s *Store) open() error {
-	info, err := os.Stat(s.dir)
+	info, err := os.Stat(s.Dir)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is a %s, and not a directory", s.dir, regular.Kind(info.Mode()))
+		return fmt.Errorf("%s is a %s, and not a directory", s.Dir, regular.Kind(info.Mode()))
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return fmt.Errorf("%s: %w (mode %v): chmod 700 it", s.dir, ErrOpen, info.Mode().Perm())
+		return fmt.Errorf("%s: %w (mode %v): chmod 700 it", s.Dir, ErrOpen, info.Mode().Perm())
 	}
 	o, err := s.operator()
 	if err != nil {
@@ -224,13 +224,13 @@ func (s *Store) open() error {
 			return fmt.Errorf("%s is not the key of its JWT", k.file)
 		}
 	}
-	_, err = readNames(s.dir)
+	_, err = readNames(s.Dir)
 	return err
 }
 
 // key reads one of the seeds.
 func (s *Store) key(file string) (nkeys.KeyPair, error) {
-	seed, err := readSecret(filepath.Join(s.dir, file), 1<<10)
+	seed, err := readSecret(filepath.Join(s.Dir, file), 1<<10)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (s *Store) key(file string) (nkeys.KeyPair, error) {
 const maxAccount = 16 << 20
 
 func (s *Store) token(file string) (string, error) {
-	text, err := readSecret(filepath.Join(s.dir, file), maxAccount)
+	text, err := readSecret(filepath.Join(s.Dir, file), maxAccount)
 	return strings.TrimSpace(string(text)), err
 }
 
@@ -346,21 +346,18 @@ func writeFile(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// Dir is the directory itself.
-func (s *Store) Dir() string { return s.dir }
-
 // CredsPath returns the file of a name's creds.
-func (s *Store) CredsPath(name string) string { return filepath.Join(s.dir, credsDir, name+".creds") }
+func (s *Store) CredsPath(name string) string { return filepath.Join(s.Dir, credsDir, name+".creds") }
 
 // Signs reports whether the key that makes users is here.
 func (s *Store) Signs() bool {
-	_, err := os.Stat(filepath.Join(s.dir, signingSeed))
+	_, err := os.Stat(filepath.Join(s.Dir, signingSeed))
 	return err == nil
 }
 
 // ServesAt notes where a server that reads this directory listens, for who tells it of revocations.
 func (s *Store) ServesAt(url string) error {
-	return writeFile(filepath.Join(s.dir, servedFile), []byte(url+"\n"))
+	return writeFile(filepath.Join(s.Dir, servedFile), []byte(url+"\n"))
 }
 
 // ServedAt returns the last URL that was served.

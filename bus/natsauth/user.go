@@ -120,7 +120,7 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 		!names(have.Sub.Allow, want.Sub.Allow) || have.Resp != nil || !within(have, want) {
 		return false
 	}
-	n, err := readNames(s.dir)
+	n, err := readNames(s.Dir)
 	if err != nil {
 		return false
 	}
@@ -182,7 +182,7 @@ type User struct {
 
 // List is every user, by name.
 func (s *Store) List() ([]User, error) {
-	n, err := readNames(s.dir)
+	n, err := readNames(s.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
@@ -215,7 +215,7 @@ func (s *Store) Member(role bus.Role, ids bus.IDs) (Source, error) {
 	if _, err := bus.PermissionsOf(role, ids); err != nil {
 		return nil, err
 	}
-	n, err := readNames(s.dir)
+	n, err := readNames(s.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
@@ -284,7 +284,7 @@ func (s *Store) Newest(there map[string]int64, now time.Time) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the server has %d revocations that they lack, and would let those in again: nothing "+
-		"was told; do it where the newest keys are (%s here)", ErrOlderKeys, lacks, s.dir)
+		"was told; do it where the newest keys are (%s here)", ErrOlderKeys, lacks, s.Dir)
 }
 
 // give makes a key and the creds of a user, to whom its names belong from then on.
@@ -315,19 +315,19 @@ func (s *Store) give(n names, role bus.Role, ids bus.IDs, now time.Time, valid t
 	e.Keys = slices.DeleteFunc(e.Keys, func(k userKey) bool { return k.Expires <= now.Unix() })
 	e.Keys = append(e.Keys, userKey{Public: public(key), Issued: now.Unix(), Expires: i.Expires.Unix()})
 	// The name is written down before anybody can have the creds: else nobody could revoke them.
-	if err := writeNames(s.dir, n); err != nil {
+	if err := writeNames(s.Dir, n); err != nil {
 		return err
 	}
 	if err := writeFile(s.CredsPath(ids.Name), creds); err != nil || !s.inEtcd(role, ids) {
 		return err
 	}
-	return clientCert(s.dir, ids.Name, now)
+	return clientCert(s.Dir, ids.Name, now)
 }
 
 // inEtcd reports whether a user needs a certificate, and the CA that makes it is here.
 func (s *Store) inEtcd(role bus.Role, ids bus.IDs) bool {
 	access, err := bus.AccessOf(role, ids)
-	return err == nil && access.Probe() != "" && !absent(pair(s.dir, caFile).Key)
+	return err == nil && access.Probe() != "" && !absent(pair(s.Dir, caFile).Key)
 }
 
 // certified reports whether a user's certificate is good for long enough.
@@ -335,8 +335,8 @@ func (s *Store) certified(role bus.Role, ids bus.IDs, now time.Time) bool {
 	if !s.inEtcd(role, ids) {
 		return true
 	}
-	root, _, wrong := load(pair(s.dir, caFile))
-	c, _, err := load(ClientFiles(s.dir, ids.Name))
+	root, _, wrong := load(pair(s.Dir, caFile))
+	c, _, err := load(ClientFiles(s.Dir, ids.Name))
 	return wrong == nil && err == nil && now.Add(CertRest).Before(c.NotAfter) && !now.Before(c.NotBefore) &&
 		c.CheckSignatureFrom(root) == nil
 }
@@ -382,8 +382,8 @@ func permit(claims *jwt.UserClaims, role bus.Role, ids bus.IDs) error {
 func (s *Store) update(change func(names) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return locked(s.dir, func() error {
-		n, err := readNames(s.dir)
+	return locked(s.Dir, func() error {
+		n, err := readNames(s.Dir)
 		if err != nil {
 			return fmt.Errorf("keys: %w", err)
 		}
@@ -393,7 +393,7 @@ func (s *Store) update(change func(names) error) error {
 		if err := s.notes(n); err != nil {
 			return fmt.Errorf("keys: %w", err)
 		}
-		if err := writeNames(s.dir, n); err != nil {
+		if err := writeNames(s.Dir, n); err != nil {
 			return fmt.Errorf("keys: %w", err)
 		}
 		if err := s.writePolicy(n); err != nil {
@@ -433,5 +433,5 @@ func (s *Store) revocations(n names) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(s.dir, accountJWT), []byte(token+"\n"))
+	return writeFile(filepath.Join(s.Dir, accountJWT), []byte(token+"\n"))
 }

@@ -62,7 +62,7 @@ func unbound(t testing.TB, keys *natsauth.Store, name string) (path string) {
 			t.Fatal(err)
 		}
 	}
-	seed, err := os.ReadFile(filepath.Join(keys.Dir(), "signing.seed"))
+	seed, err := os.ReadFile(filepath.Join(keys.Dir, "signing.seed"))
 	must(err)
 	signer, err := nkeys.FromSeed([]byte(strings.TrimSpace(string(seed))))
 	must(err)
@@ -171,12 +171,12 @@ func TestRefusedCredsSayWhatIsWrong(t *testing.T) {
 		{"of another role", creds(t)(keys.Add(bus.RoleClient, client("ada"), now, natsauth.Valid)).
 			As(bus.RoleHub, "math"), "these are of client ada"},
 	} {
-		_, err := natsbus.Connect(natsbus.Config{URL: s.URL(), Name: "x", Creds: c.creds})
+		_, err := natsbus.Connect(natsbus.Config{URL: s.URL, Name: "x", Creds: c.creds})
 		if !errors.Is(err, natsbus.ErrRefused) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
 		}
 	}
-	b := connect(t, natsbus.Config{URL: s.URL(), Name: "ada", Creds: natsauth.File(keys.CredsPath("ada"))})
+	b := connect(t, natsbus.Config{URL: s.URL, Name: "ada", Creds: natsauth.File(keys.CredsPath("ada"))})
 	if err := b.Flush(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -194,7 +194,7 @@ func push(t *testing.T, url string, keys *natsauth.Store) {
 func copied(t *testing.T, keys *natsauth.Store) *natsauth.Store {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "auth")
-	if out, err := exec.Command("cp", "-a", keys.Dir(), dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", keys.Dir, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	c, err := natsauth.Open(dir)
@@ -215,23 +215,23 @@ func TestAnOlderCopyOfTheKeysRevokesNothing(t *testing.T) {
 	if err := keys.Revoke("gone", now); err != nil {
 		t.Fatal(err)
 	}
-	push(t, s.URL(), keys)
+	push(t, s.URL, keys)
 	if err := older.Revoke("other", now); err != nil {
 		t.Fatal(err)
 	}
-	err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: s.URL()}, older)
+	err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: s.URL}, older)
 	if !errors.Is(err, natsauth.ErrOlderKeys) || !strings.Contains(err.Error(), "1 revocations that they") {
 		t.Errorf("an older copy is let push: %v", err)
 	}
-	_, err = natsbus.Connect(natsbus.Config{URL: s.URL(), Name: "gone", Creds: gone})
+	_, err = natsbus.Connect(natsbus.Config{URL: s.URL, Name: "gone", Creds: gone})
 	if !errors.Is(err, natsbus.ErrRefused) {
 		t.Errorf("who was revoked is let in again: %v", err)
 	}
-	push(t, s.URL(), keys)
+	push(t, s.URL, keys)
 	if err := keys.Revoke("other", now); err != nil {
 		t.Fatal(err)
 	}
-	push(t, s.URL(), keys)
+	push(t, s.URL, keys)
 }
 
 // A revocation cuts its user at once, while questions of it are open; others are not disturbed, and may
@@ -239,11 +239,11 @@ func TestAnOlderCopyOfTheKeysRevokesNothing(t *testing.T) {
 func TestARevocationCutsAtOnce(t *testing.T) {
 	s, keys := keyed(t, "127.0.0.1:0")
 	now := time.Now()
-	dev := connect(t, natsbus.Config{URL: s.URL(), Name: "dev", ReconnectWait: 10 * time.Millisecond,
+	dev := connect(t, natsbus.Config{URL: s.URL, Name: "dev", ReconnectWait: 10 * time.Millisecond,
 		Creds: creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "dev"}, now, natsauth.Valid))})
-	ada := connect(t, natsbus.Config{URL: s.URL(), Name: "ada",
+	ada := connect(t, natsbus.Config{URL: s.URL, Name: "ada",
 		Creds: creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "ada"}, now, natsauth.Valid))})
-	door := connect(t, natsbus.Config{URL: s.URL(), Name: "door",
+	door := connect(t, natsbus.Config{URL: s.URL, Name: "door",
 		Creds: creds(t)(keys.Add(bus.RoleDoor, bus.IDs{Name: "door"}, now, natsauth.Valid))})
 	asked := make(chan bus.Msg, 2)
 	if _, err := door.Subscribe("souk.v1.task.>", "", func(m bus.Msg) { asked <- m }); err != nil {
@@ -266,7 +266,7 @@ func TestARevocationCutsAtOnce(t *testing.T) {
 	if err := keys.Revoke("dev", now); err != nil {
 		t.Fatal(err)
 	}
-	push(t, s.URL(), keys)
+	push(t, s.URL, keys)
 	if err := bustest.Receive(t, "what becomes of dev's question", ends["dev"]); !errors.Is(err,
 		bus.ErrDisconnected) {
 		t.Errorf("dev's question: %v", err)
@@ -306,9 +306,9 @@ func TestCredsThatExpireWhileAnswersAreDue(t *testing.T) {
 	}
 	s, keys := keyed(t, "127.0.0.1:0")
 	now := time.Now()
-	dev := connect(t, natsbus.Config{URL: s.URL(), Name: "dev", ReconnectWait: 10 * time.Millisecond,
+	dev := connect(t, natsbus.Config{URL: s.URL, Name: "dev", ReconnectWait: 10 * time.Millisecond,
 		Creds: creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "dev"}, now, 2*time.Second))})
-	door := connect(t, natsbus.Config{URL: s.URL(), Name: "door",
+	door := connect(t, natsbus.Config{URL: s.URL, Name: "door",
 		Creds: creds(t)(keys.Add(bus.RoleDoor, bus.IDs{Name: "door"}, now, natsauth.Valid))})
 	asked := make(chan bus.Msg, 2)
 	if _, err := door.Subscribe("souk.v1.task.>", "", func(m bus.Msg) { asked <- m }); err != nil {
@@ -338,7 +338,7 @@ func TestCredsThatExpireWhileAnswersAreDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Eventually(t, "it is back", func() bool { return !dev.Connected().IsZero() })
-	hub := connect(t, natsbus.Config{URL: s.URL(), Name: "math", Creds: creds(t)(keys.Add(bus.RoleHub,
+	hub := connect(t, natsbus.Config{URL: s.URL, Name: "math", Creds: creds(t)(keys.Add(bus.RoleHub,
 		bus.IDs{Name: "math", Domain: "math"}, now, natsauth.Valid))})
 	if err := hub.Publish(bus.Msg{Subject: "souk.v1.status.math"}); err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func TestAUserOfManyAgents(t *testing.T) {
 		id := fmt.Sprintf("a%d-", i)
 		ids.Agents = append(ids.Agents, id+strings.Repeat("x", bus.MaxID-len(id)))
 	}
-	b := connect(t, natsbus.Config{URL: s.URL(), Name: ids.Name,
+	b := connect(t, natsbus.Config{URL: s.URL, Name: ids.Name,
 		Creds: creds(t)(keys.Add(bus.RoleAgentd, ids, time.Now(), natsauth.Valid))})
 	if err := b.Flush(t.Context()); err != nil {
 		t.Error(err)

@@ -48,7 +48,7 @@ func TestAFloodOfQuestionsIsNotKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return plain(t, s.URL(), ids.Name, natsauth.File(path))
+			return plain(t, s.URL, ids.Name, natsauth.File(path))
 		}
 		from, to := role(c.asks, bus.IDs{Name: string(c.asks)}), role(c.answers, c.ids)
 		heard := 0
@@ -89,7 +89,7 @@ func flush(t *testing.T, conns ...*nats.Conn) {
 func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
 	s, keys := keyed(t, "127.0.0.1:0")
 	as := func(role bus.Role, ids bus.IDs) *natsbus.Bus {
-		return connect(t, natsbus.Config{URL: s.URL(), Name: ids.Name,
+		return connect(t, natsbus.Config{URL: s.URL, Name: ids.Name,
 			Creds: creds(t)(keys.Ensure(role, ids, time.Now()))})
 	}
 	door := as(bus.RoleDoor, bus.IDs{Name: "door"})
@@ -149,8 +149,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc := plain(t, s.URL(), "dev", natsauth.File(path))
-	everyone := plain(t, s.URL(), "everyone", anything(t, keys, "everyone"))
+	nc := plain(t, s.URL, "dev", natsauth.File(path))
+	everyone := plain(t, s.URL, "everyone", anything(t, keys, "everyone"))
 	heard := make(chan *nats.Msg, tried)
 	for i := range tried {
 		if _, err := nc.ChanSubscribe(fmt.Sprintf("souk.v1.reply.dev.%d", i), heard); err != nil {

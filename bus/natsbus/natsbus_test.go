@@ -46,7 +46,7 @@ type sockets struct {
 
 func (s sockets) Connect(t *testing.T, name string) bus.Bus {
 	t.Helper()
-	scheme, address, _ := strings.Cut(s.server.URL(), "://")
+	scheme, address, _ := strings.Cut(s.server.URL, "://")
 	proxy, err := proxy.New(address)
 	if err != nil {
 		t.Fatal(err)
@@ -177,14 +177,14 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 // end then.
 func TestABlackHoleIsNoticed(t *testing.T) {
 	s := server(t, "127.0.0.1:0")
-	proxy, err := proxy.New(s.URL()[len("nats://"):])
+	proxy, err := proxy.New(s.URL[len("nats://"):])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
 	b := connect(t, natsbus.Config{URL: "nats://" + proxy.Addr(), Name: "b", PingEvery: 50 * time.Millisecond,
 		ReconnectWait: 10 * time.Millisecond})
-	other := connect(t, natsbus.Config{URL: s.URL(), Name: "other"})
+	other := connect(t, natsbus.Config{URL: s.URL, Name: "other"})
 	if _, err := other.Subscribe("silent", "", func(bus.Msg) {}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestPayloadsAreBounded(t *testing.T) {
 	for role, want := range map[bus.Role]int{bus.RoleClient: bus.MaxBody + 64<<10, bus.RoleViewer: 64 << 10,
 		bus.RoleGateway: bus.MaxMessage, bus.RoleDoor: bus.MaxMessage} {
 		name := string(role)
-		b := connect(t, natsbus.Config{URL: s.URL(), Name: name,
+		b := connect(t, natsbus.Config{URL: s.URL, Name: name,
 			Creds: creds(t)(keys.Ensure(role, bus.IDs{Name: name}, time.Now()))})
 		bustest.Eventually(t, "the server has said how much it takes", func() bool { return b.MaxPayload() == want })
 		for _, size := range []int{want, want + 1} {
@@ -46,12 +46,12 @@ func TestConnectionsOfANameAreBounded(t *testing.T) {
 	s, keys := keyed(t, "127.0.0.1:0")
 	as := creds(t)(keys.Ensure(bus.RoleClient, bus.IDs{Name: "mallory"}, time.Now()))
 	most := bus.ShareOf(bus.RoleClient, 0).Connections
-	first := plain(t, s.URL(), "mallory", as)
+	first := plain(t, s.URL, "mallory", as)
 	var refused atomic.Int64
 	var all sync.WaitGroup
 	for range 2 * most {
 		all.Go(func() {
-			nc, err := nats.Connect(s.URL(), nats.NoReconnect(), nats.UserJWT(identity(t, as)),
+			nc, err := nats.Connect(s.URL, nats.NoReconnect(), nats.UserJWT(identity(t, as)),
 				nats.Timeout(bustest.Patience)) // by itself 2 s, and who is refused hears so after 1.5
 			if err == nil {
 				t.Cleanup(nc.Close)
@@ -67,7 +67,7 @@ func TestConnectionsOfANameAreBounded(t *testing.T) {
 	if n := int(refused.Load()); n != most+1 {
 		t.Errorf("beside the first %d of %d are refused, want %d", n, 2*most, most+1)
 	}
-	ada := connect(t, natsbus.Config{URL: s.URL(), Name: "ada",
+	ada := connect(t, natsbus.Config{URL: s.URL, Name: "ada",
 		Creds: creds(t)(keys.Ensure(bus.RoleClient, bus.IDs{Name: "ada"}, time.Now()))})
 	if err := ada.Flush(within(t)); err != nil {
 		t.Error(err)
@@ -81,7 +81,7 @@ func TestWhoSaysTooMuchIsKeptAway(t *testing.T) {
 	}
 	s, keys := keyed(t, "127.0.0.1:0")
 	join := func(name string) *natsbus.Bus {
-		return connect(t, natsbus.Config{URL: s.URL(), Name: name,
+		return connect(t, natsbus.Config{URL: s.URL, Name: name,
 			Creds: creds(t)(keys.Ensure(bus.RoleClient, bus.IDs{Name: name}, time.Now()))})
 	}
 	ada, mallory := join("ada"), join("mallory")
@@ -99,7 +99,7 @@ func TestWhoSaysTooMuchIsKeptAway(t *testing.T) {
 		t.Errorf("it is told %v", err)
 	}
 	// and who comes then hears it, too
-	_, err := natsbus.Connect(natsbus.Config{URL: s.URL(), Name: "mallory",
+	_, err := natsbus.Connect(natsbus.Config{URL: s.URL, Name: "mallory",
 		Creds: creds(t)(keys.Ensure(bus.RoleClient, bus.IDs{Name: "mallory"}, time.Now()))})
 	if err == nil || !strings.Contains(err.Error(), "took more than its share") {
 		t.Errorf("at the door it is told %v", err)

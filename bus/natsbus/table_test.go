@@ -57,7 +57,7 @@ func TestEveryPairOfRoleAndSubject(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	s, keys := keyed(t, "127.0.0.1:0")
-	t.Run("embedded", func(t *testing.T) { everyPair(t, s.URL(), keys) })
+	t.Run("embedded", func(t *testing.T) { everyPair(t, s.URL, keys) })
 	keys = store(t)
 	t.Run("from a file", func(t *testing.T) { everyPair(t, fromFile(t, keys), keys) })
 }

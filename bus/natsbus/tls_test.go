@@ -55,7 +55,7 @@ func TestBusOverTLS(t *testing.T) {
 func TestAServerOfTLSInProcess(t *testing.T) {
 	s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
 	in := connect(t, natsbus.Config{InProcess: s, Name: "in"})
-	out := connect(t, natsbus.Config{URL: s.URL(), TLS: certificates().client, Name: "out"})
+	out := connect(t, natsbus.Config{URL: s.URL, TLS: certificates().client, Name: "out"})
 	echo(t, in, "s")
 	if m, err := out.Request(t.Context(), bus.Msg{Subject: "s", Data: []byte("x")}); err != nil ||
 		string(m.Data) != "x" {
@@ -66,7 +66,7 @@ func TestAServerOfTLSInProcess(t *testing.T) {
 // Who does not know the server's CA is told what to write.
 func TestAServerOfTLSSaysSo(t *testing.T) {
 	s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
-	address := s.URL()[strings.Index(s.URL(), "://"):]
+	address := s.URL[strings.Index(s.URL, "://"):]
 	for scheme, says := range map[string]string{"nats": "write tls:// in place of nats://",
 		"tls": "in SOUK_MARKET_CA"} {
 		_, err := natsbus.Connect(natsbus.Config{URL: scheme + address, Name: "out"})
@@ -105,11 +105,11 @@ func requests(b *testing.B, from *natsbus.Bus, subject string) {
 // Whoever asks for TLS speaks nothing else, and nothing older than 1.3, and believes no other CA's server.
 func TestTLSIsNotTalkedDown(t *testing.T) {
 	plain := server(t, "127.0.0.1:0")
-	_, err := natsbus.Connect(natsbus.Config{URL: plain.URL(), TLS: certificates().client, Name: "a"})
+	_, err := natsbus.Connect(natsbus.Config{URL: plain.URL, TLS: certificates().client, Name: "a"})
 	if !errors.Is(err, nats.ErrSecureConnWanted) {
 		t.Errorf("a server without TLS: %v", err)
 	}
-	_, err = natsbus.Connect(natsbus.Config{URL: "tls" + strings.TrimPrefix(plain.URL(), "nats"), Name: "a"})
+	_, err = natsbus.Connect(natsbus.Config{URL: "tls" + strings.TrimPrefix(plain.URL, "nats"), Name: "a"})
 	if !errors.Is(err, nats.ErrSecureConnWanted) {
 		t.Errorf("tls:// of a server without TLS: %v", err)
 	}
@@ -117,19 +117,19 @@ func TestTLSIsNotTalkedDown(t *testing.T) {
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	elder := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: old})
 	for name, config := range map[string]*tls.Config{"": nil, "with a CA": certificates().client} {
-		_, err = natsbus.Connect(natsbus.Config{URL: elder.URL(), TLS: config, Name: "a"})
+		_, err = natsbus.Connect(natsbus.Config{URL: elder.URL, TLS: config, Name: "a"})
 		if err == nil || !strings.Contains(err.Error(), "protocol version") {
 			t.Errorf("a server of TLS 1.2, %s: %v", name, err)
 		}
 	}
 	s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
-	for _, url := range []string{s.URL(), "nats" + strings.TrimPrefix(s.URL(), "tls")} {
+	for _, url := range []string{s.URL, "nats" + strings.TrimPrefix(s.URL, "tls")} {
 		_, err = natsbus.Connect(natsbus.Config{URL: url, Name: "a"})
 		if err == nil || !strings.Contains(err.Error(), "unknown authority") {
 			t.Errorf("%s, a CA that nobody named: %v", url, err)
 		}
 	}
-	_, err = nats.Connect(s.URL(), nats.Secure(&tls.Config{RootCAs: certificates().client.RootCAs,
+	_, err = nats.Connect(s.URL, nats.Secure(&tls.Config{RootCAs: certificates().client.RootCAs,
 		MaxVersion: tls.VersionTLS12}))
 	if err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("a client of TLS 1.2: %v", err)
@@ -144,7 +144,7 @@ func BenchmarkRequestOverSockets(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := serverWith(b, config)
-			c := natsbus.Config{URL: s.URL()}
+			c := natsbus.Config{URL: s.URL}
 			if config.TLS != nil {
 				c.TLS = certificates().client
 			}

@@ -124,7 +124,7 @@ func (s *Stream) unanswered(now time.Time, v Verdict, err error) bool {
 }
 
 // giveUpAsking ends a task of which no hub says that it has it.
-func (s *Stream) giveUpAsking(why error) { s.verdict, s.err = refused, NoVerdict(why, s.task) }
+func (s *Stream) giveUpAsking(why error) { s.verdict, s.Err = refused, NoVerdict(why, s.task) }
 
 // Age returns how long ago the task was first sent, in milliseconds, and at least one: by the clock that goes
 // on while the machine is suspended, if that says more.

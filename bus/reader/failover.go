@@ -85,12 +85,12 @@ func (s *Stream) brokeOff() bool { return s.done() && failed(s.end) }
 // If that is of no use, the end of the answer says why.
 func (s *Stream) failOver(now time.Time) bool {
 	f := &s.failover
-	noUse := s.cancelled || s.err != nil || s.left || s.end != nil && !failed(s.end)
+	noUse := s.cancelled || s.Err != nil || s.left || s.end != nil && !failed(s.end)
 	if f.state != untried || s.verdict != accepted || noUse {
 		return f.open()
 	}
 	f.state = settled
-	from, err := s.kept.resume(f.task, s.accepted.Agent, s.next)
+	from, err := s.kept.resume(f.task, s.Accepted.Agent, s.next)
 	if err != nil {
 		if f.task.Failover != "off" {
 			f.why = err
@@ -105,7 +105,7 @@ func (s *Stream) failOver(now time.Time) bool {
 		return false
 	}
 	t := *f.task
-	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.attempt+1
+	t.Resume, t.Hub, t.Attempt = from, s.Accepted.Hub, s.attempt+1
 	t.Again, t.DeadlineMS = 0, 0 // the deadline is for the beginning, and this answer has begun
 	f.failed = s.end
 	s.leaveTo(now, &t)
@@ -115,7 +115,7 @@ func (s *Stream) failOver(now time.Time) bool {
 // leaveTo gives up the agent that serves, and asks the market with t.
 func (s *Stream) leaveTo(now time.Time, t *bus.Task) {
 	f := &s.failover
-	f.task, f.from, f.was, f.begun = t, s.accepted.Agent, s.attempt, now
+	f.task, f.from, f.was, f.begun = t, s.Accepted.Agent, s.attempt, now
 	s.move(t.Attempt)
 	s.serving, s.hearing.missing = "", time.Time{}
 	s.submitAgain(now)
@@ -130,16 +130,16 @@ func (s *Stream) died(now time.Time, c *bus.Chunk) {
 	}
 	if c.Attempt > s.attempt { // another had it, and nothing of that has come here
 		s.move(c.Attempt)
-		s.accepted.Agent = c.Agent
+		s.Accepted.Agent = c.Agent
 	}
-	if c.Agent != s.accepted.Agent {
+	if c.Agent != s.Accepted.Agent {
 		return
 	}
 	s.hearing.heard = now
 	if s.failOver(now) {
 		if f.dead = f.failed == nil; f.dead {
 			f.failed = &bus.Result{Client: f.task.Client, Task: s.task, Session: f.task.Session,
-				Hub: s.accepted.Hub, Agent: f.from, Model: s.accepted.Model, Code: bus.CodeAgentFailed,
+				Hub: s.Accepted.Hub, Agent: f.from, Model: s.Accepted.Model, Code: bus.CodeAgentFailed,
 				Message: "the agent is dead"}
 		}
 		return
@@ -148,8 +148,8 @@ func (s *Stream) died(now time.Time, c *bus.Chunk) {
 		return
 	}
 	t := *f.task
-	t.Resume = &bus.Resume{Agent: s.accepted.Agent, Seq: s.next}
-	t.Hub, t.Attempt, t.Failover, t.Again, t.DeadlineMS = s.accepted.Hub, s.attempt+1, "off", 0, 0
+	t.Resume = &bus.Resume{Agent: s.Accepted.Agent, Seq: s.next}
+	t.Hub, t.Attempt, t.Failover, t.Again, t.DeadlineMS = s.Accepted.Hub, s.attempt+1, "off", 0, 0
 	f.failed, f.ends, f.times, f.maybe = nil, true, 0, false
 	s.leaveTo(now, &t)
 }
@@ -220,15 +220,15 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 	f.state, s.hearing.heard = settled, now
 	switch {
 	case err == nil:
-		s.accepted = a
+		s.Accepted = a
 		if a.Attempt > s.attempt {
 			s.move(a.Attempt)
 		}
-		if s.cancelled || s.err != nil {
+		if s.cancelled || s.Err != nil {
 			s.control(bus.StreamControl{Cancel: true})
 		}
 		s.name(now, a.Agent)
-	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent said more
+	case s.end != nil || s.Err != nil || f.joined && !s.cancelled: // the agent said more
 	case f.ends && settles(v):
 		end := *v.Answer.Result
 		if f.why != nil {
@@ -238,11 +238,11 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 	case bus.CodeOf(err) == bus.CodeAnswerGone && (f.failed == nil || f.dead) && !f.ends && !f.back:
 		f.back = true // it keeps for some time what it has sent
 		s.attempt, s.known = f.was, s.next
-		s.serving, s.accepted.Agent = f.from, f.from
+		s.serving, s.Accepted.Agent = f.from, f.from
 		s.askResend(now)
 	case f.ends:
 		s.fail(now, bus.CodeUnknown, "agent %s is dead, and its hub has not said how the answer ended: %v",
-			s.accepted.Agent, err)
+			s.Accepted.Agent, err)
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
 		end := *v.Answer.Result
 		if v.notNow() { // it does not come again
@@ -258,7 +258,7 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 			code = c
 		}
 		s.fail(now, code, "agent %s fell silent, and the answer does not go on elsewhere: %v",
-			s.accepted.Agent, err)
+			s.Accepted.Agent, err)
 	}
 }
 

@@ -17,7 +17,7 @@ type order struct {
 	next    uint64               // number of the next chunk to come out
 	queue   []bus.Chunk          // in order; those from first on are not read yet
 	first   int                  // index in queue
-	bytes   int                  // of what is not read, and of ahead
+	Unread  int                  // of what is not read, and of ahead
 	ahead   map[uint64]bus.Chunk // beyond a gap
 	known   uint64               // chunks below this number exist, by the last that was heard
 	end     *bus.Result
@@ -30,7 +30,7 @@ func (o *order) unread() int { return len(o.queue) - o.first }
 // errSlow says that the reader let too much pile up.
 func (o *order) errSlow() error {
 	return &bus.Error{Code: bus.CodeSlowReader, Message: fmt.Sprintf(
-		"%d chunks (%d bytes) wait unread; read the stream faster", o.unread(), o.bytes)}
+		"%d chunks (%d bytes) wait unread; read the stream faster", o.unread(), o.Unread)}
 }
 
 // take puts a chunk in its place. The error is errSlow.
@@ -54,7 +54,7 @@ func (o *order) take(c *bus.Chunk) error {
 		o.known = max(o.next, c.Seq)
 		for n, d := range o.ahead {
 			if n >= o.known {
-				o.bytes -= size(&d)
+				o.Unread -= size(&d)
 				delete(o.ahead, n)
 			}
 		}
@@ -70,7 +70,7 @@ func (o *order) take(c *bus.Chunk) error {
 	if !o.room(c) {
 		return o.errSlow()
 	}
-	o.bytes += size(c)
+	o.Unread += size(c)
 	o.deliver(c)
 	for len(o.ahead) > 0 && (o.end == nil || o.next < o.end.Chunks) {
 		d, ok := o.ahead[o.next]
@@ -92,7 +92,7 @@ func (o *order) takeEnd(c *bus.Chunk) error {
 		}
 		o.tail = *c
 		o.tail.Seq, o.tail.Result = c.Result.Chunks, nil
-		o.bytes += size(c)
+		o.Unread += size(c)
 	}
 	o.end, o.tailed = c.Result, false
 	o.known = max(o.known, c.Result.Chunks)
@@ -111,7 +111,7 @@ func (o *order) deliverTail() {
 // dropTail forgets what the end frame has, if that was not delivered.
 func (o *order) dropTail() {
 	if o.tail.Task != "" {
-		o.bytes -= size(&o.tail)
+		o.Unread -= size(&o.tail)
 		o.tail = bus.Chunk{}
 	}
 }
@@ -119,14 +119,14 @@ func (o *order) dropTail() {
 // keepAhead keeps a chunk from beyond a gap. Half of the room stays free for what fills the gap.
 func (o *order) keepAhead(c *bus.Chunk) {
 	_, twice := o.ahead[c.Seq]
-	if twice || !o.room(c) || len(o.ahead) >= o.maxChunks/2 || o.bytes+size(c) > o.maxBytes/2 {
+	if twice || !o.room(c) || len(o.ahead) >= o.maxChunks/2 || o.Unread+size(c) > o.maxBytes/2 {
 		return
 	}
 	if o.ahead == nil {
 		o.ahead = map[uint64]bus.Chunk{}
 	}
 	o.ahead[c.Seq] = *c
-	o.bytes += size(c)
+	o.Unread += size(c)
 }
 
 func (o *order) deliver(c *bus.Chunk) {
@@ -141,13 +141,13 @@ func (o *order) move(attempt int) {
 	o.dropTail()
 	o.attempt, o.known, o.end = attempt, o.next, nil
 	for n, d := range o.ahead {
-		o.bytes -= size(&d)
+		o.Unread -= size(&d)
 		delete(o.ahead, n)
 	}
 }
 
 func (o *order) room(c *bus.Chunk) bool {
-	return o.unread()+len(o.ahead) < o.maxChunks && o.bytes+size(c) <= o.maxBytes
+	return o.unread()+len(o.ahead) < o.maxChunks && o.Unread+size(c) <= o.maxBytes
 }
 
 // pop takes the next chunk out of the queue.
@@ -157,7 +157,7 @@ func (o *order) pop() (c bus.Chunk, ok bool) {
 	}
 	c = o.queue[o.first]
 	o.queue[o.first] = bus.Chunk{}
-	o.bytes -= size(&c)
+	o.Unread -= size(&c)
 	switch o.first++; {
 	case o.unread() == 0:
 		o.queue, o.first = o.queue[:0], 0
@@ -172,7 +172,7 @@ func (o *order) pop() (c bus.Chunk, ok bool) {
 
 // drop lets everything go that nobody will read.
 func (o *order) drop() {
-	o.queue, o.first, o.ahead, o.bytes, o.tail = nil, 0, nil, 0, bus.Chunk{}
+	o.queue, o.first, o.ahead, o.Unread, o.tail = nil, 0, nil, 0, bus.Chunk{}
 }
 
 // gap reports whether chunks are missing that were sent.

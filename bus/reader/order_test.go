@@ -133,8 +133,8 @@ func TestOrderFindsTheText(t *testing.T) {
 		if got.String() != want.String() {
 			t.Fatalf("seed %d: %q, want %q", seed, got.String(), want.String())
 		}
-		if o.bytes != 0 || len(o.ahead) != 0 {
-			t.Fatalf("seed %d: %d bytes and %d chunks are left", seed, o.bytes, len(o.ahead))
+		if o.Unread != 0 || len(o.ahead) != 0 {
+			t.Fatalf("seed %d: %d bytes and %d chunks are left", seed, o.Unread, len(o.ahead))
 		}
 	}
 }
@@ -171,13 +171,13 @@ func TestOrderIsBounded(t *testing.T) {
 		c := text(i, strings.Repeat("x", 1000))
 		err = o.take(&c)
 	}
-	if bus.CodeOf(err) != bus.CodeSlowReader || o.bytes > 5000 {
-		t.Errorf("%d bytes wait, error %v; want at most 5000 and slow_reader", o.bytes, err)
+	if bus.CodeOf(err) != bus.CodeSlowReader || o.Unread > 5000 {
+		t.Errorf("%d bytes wait, error %v; want at most 5000 and slow_reader", o.Unread, err)
 	}
 	last := endFrame(9)
 	last.Text = strings.Repeat("x", 1000)
-	if err = o.take(&last); bus.CodeOf(err) != bus.CodeSlowReader || o.bytes > 5000 || o.end != nil {
-		t.Errorf("%d bytes wait after the end, error %v", o.bytes, err)
+	if err = o.take(&last); bus.CodeOf(err) != bus.CodeSlowReader || o.Unread > 5000 || o.end != nil {
+		t.Errorf("%d bytes wait after the end, error %v", o.Unread, err)
 	}
 }
 
@@ -212,8 +212,8 @@ func FuzzOrder(f *testing.F) {
 				}
 				next++
 			}
-			if len(o.ahead) > 4 || o.bytes > 1000 || o.bytes < 0 {
-				t.Fatalf("%d chunks, %d bytes held", len(o.ahead), o.bytes)
+			if len(o.ahead) > 4 || o.Unread > 1000 || o.Unread < 0 {
+				t.Fatalf("%d chunks, %d bytes held", len(o.ahead), o.Unread)
 			}
 		}
 	})

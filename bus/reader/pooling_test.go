@@ -40,8 +40,8 @@ func TestAPoolingTaskBeginsAnew(t *testing.T) {
 	for c, ok := s.Next(); ok; c, ok = s.Next() {
 		said += c.Text
 	}
-	if said != "onetwowhole" || s.Result() == nil || s.Err() != nil {
-		t.Errorf("%q, %+v, %v", said, s.Result(), s.Err())
+	if said != "onetwowhole" || s.Result() == nil || s.Err != nil {
+		t.Errorf("%q, %+v, %v", said, s.Result(), s.Err)
 	}
 }
 

@@ -265,7 +265,7 @@ func (p *scene) ready() {
 	effects()
 	if p.s.Over() && !p.over && !p.still {
 		p.over = true
-		if err := p.s.Err(); err != nil {
+		if err := p.s.Err; err != nil {
 			say("over: %v", err)
 		} else {
 			r := p.s.Result()

@@ -116,7 +116,7 @@ func (s *Stream) lose(now time.Time) {
 	s.endHere(end)
 }
 
-func (s *Stream) agent() string { return cmp.Or(s.accepted.Agent, "(not named yet)") }
+func (s *Stream) agent() string { return cmp.Or(s.Accepted.Agent, "(not named yet)") }
 
 // plan sets when checkSilence may decide differently.
 func (s *Stream) plan(now time.Time) {

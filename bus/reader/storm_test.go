@@ -359,8 +359,8 @@ func (w *storm) after() {
 	if w.s.waiting.bytes > maxWaiting {
 		w.fail("%d bytes wait", w.s.waiting.bytes)
 	}
-	if w.held > w.c.MaxChunks || o.bytes > w.c.MaxBytes || cap(o.queue) > 4*w.c.MaxChunks+128 {
-		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.bytes, cap(o.queue))
+	if w.held > w.c.MaxChunks || o.Unread > w.c.MaxBytes || cap(o.queue) > 4*w.c.MaxChunks+128 {
+		w.fail("%d chunks, %d bytes, room for %d are held", w.held, o.Unread, cap(o.queue))
 	}
 }
 
@@ -442,7 +442,7 @@ func (w *storm) run() (code bus.Code) {
 	}
 	w.slow = 0
 	w.after()
-	if err := w.s.Err(); err != nil {
+	if err := w.s.Err; err != nil {
 		return bus.CodeOf(err)
 	}
 	return w.s.Result().Code
@@ -509,7 +509,7 @@ func TestOneFailureCostsNothing(t *testing.T) {
 			}
 		})
 		if code := w.run(); code != "" || w.got.String() != strings.Join(w.words, "") {
-			w.fail("ended with %q after %d of %d chunks: %v %+v", code, w.read, len(w.words), w.s.Err(),
+			w.fail("ended with %q after %d of %d chunks: %v %+v", code, w.read, len(w.words), w.s.Err,
 				w.s.Result())
 		}
 	}
@@ -561,8 +561,8 @@ func FuzzHostile(f *testing.F) {
 				}
 			}
 			held := s.unread() + len(s.ahead)
-			if held > 4 || s.bytes > 1000 || s.bytes < 0 || len(s.kept.tokens) > bus.MaxResumeTokens {
-				t.Fatalf("%d chunks, %d bytes held", held, s.bytes)
+			if held > 4 || s.Unread > 1000 || s.Unread < 0 || len(s.kept.tokens) > bus.MaxResumeTokens {
+				t.Fatalf("%d chunks, %d bytes held", held, s.Unread)
 			}
 			if s.waiting.bytes > maxWaiting {
 				t.Fatalf("%d bytes wait", s.waiting.bytes)

@@ -42,10 +42,10 @@ type Stream struct {
 	waiting waiting
 
 	verdict  verdict
-	accepted bus.Accepted // who serves it, as far as is known
+	Accepted bus.Accepted // who serves it, as far as is known
 	serving  string       // the agent that is heard; "" until one is named
 	begun    time.Time    // when it was accepted
-	err      error        // what ended the answer without its end frame
+	Err      error        // what ended the answer without its end frame
 	left     bool         // the reader has read the end, or wants no more of it
 
 	cancelled   bool
@@ -139,7 +139,7 @@ func (s *Stream) Step(now time.Time, event any) {
 	case Leave:
 		s.cancel(now)
 		if !s.over() {
-			s.err, s.left = e.Err, true
+			s.Err, s.left = e.Err, true
 			s.drop()
 			s.waiting = waiting{}
 			s.failover.task, s.kept = nil, kept{off: true} // nobody continues it
@@ -177,7 +177,7 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 	}
 	if !s.left && s.over() {
 		s.left, s.out.Wake = true, time.Time{}
-		if s.err == nil {
+		if s.Err == nil {
 			s.ack()
 		}
 		s.drop()
@@ -189,7 +189,7 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 // Size estimates the memory of what is kept of the answer, in bytes.
 func (s *Stream) Size() int {
 	k := &s.kept
-	return s.bytes + cap(s.queue)*chunkCost + s.waiting.bytes +
+	return s.Unread + cap(s.queue)*chunkCost + s.waiting.bytes +
 		cap(k.text) + cap(k.thought) + 4*cap(k.tokens) + callCost*cap(k.calls)
 }
 
@@ -208,38 +208,29 @@ func (s *Stream) Taken() bool { return s.verdict == accepted }
 // Over reports whether all was read that ever will be. Then Err or Result says how the answer ended.
 func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
 
-// Unread returns the bytes that wait to be read.
-func (s *Stream) Unread() int { return s.bytes }
-
 // Ended reports whether nothing more will come, though some of it may wait to be read.
 func (s *Stream) Ended() bool { return s.over() }
 
 // Finished reports whether no chunk is of any use any more: the end was read, or the answer has ended
 // without one.
-func (s *Stream) Finished() bool { return s.left || s.err != nil }
-
-// Accepted says which hub and agent serve the task, as far as is known.
-func (s *Stream) Accepted() bus.Accepted { return s.accepted }
+func (s *Stream) Finished() bool { return s.left || s.Err != nil }
 
 // Result returns the task's result, once it has come.
 func (s *Stream) Result() *bus.Result {
-	if s.err != nil {
+	if s.Err != nil {
 		return nil
 	}
 	return s.end
 }
 
-// Err says why the answer ended without a Result.
-func (s *Stream) Err() error { return s.err }
-
 // over reports whether nothing more will come.
-func (s *Stream) over() bool { return s.err != nil || s.done() }
+func (s *Stream) over() bool { return s.Err != nil || s.done() }
 
 // fail ends the answer here, and tells whoever may still serve it to stop.
 func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) {
 	s.cancel(now)
-	if s.err == nil {
-		s.err = &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	if s.Err == nil {
+		s.Err = &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -253,7 +244,7 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	}
 	named := ""
 	if from != s.serving {
-		if from != s.accepted.Hub || !c.Heartbeat && !c.Dead && c.Result == nil {
+		if from != s.Accepted.Hub || !c.Heartbeat && !c.Dead && c.Result == nil {
 			s.waiting.keep(from, c)
 			s.again.notice(now, c)
 			return
@@ -269,7 +260,7 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	s.hearing.heard = now
 	if err := s.take(c); err != nil {
 		s.cancel(now)
-		s.err = err
+		s.Err = err
 	}
 	if s.brokeOff() {
 		s.failOver(now)
@@ -289,12 +280,12 @@ func (s *Stream) hubSaid(c *bus.Chunk) (named string) {
 	switch {
 	case c.Heartbeat && c.Agent != "" && c.Agent != f.from:
 		named, f.joined = c.Agent, f.joined || f.open()
-		s.accepted.Agent = named
+		s.Accepted.Agent = named
 		if s.cancelled && moved { // it went to one that had failed
 			s.control(bus.StreamControl{Cancel: true})
 		}
 	case c.Attempt > 0 && c.Result != nil && c.Result.Agent != "":
-		s.accepted.Agent = c.Result.Agent // perhaps before the market has said so
+		s.Accepted.Agent = c.Result.Agent // perhaps before the market has said so
 	}
 	return named
 }
@@ -302,7 +293,7 @@ func (s *Stream) hubSaid(c *bus.Chunk) (named string) {
 // name accepts an agent's chunks from now on, and first those that wait of it and of the hub.
 func (s *Stream) name(now time.Time, agent string) {
 	s.serving = agent
-	for _, who := range []string{s.accepted.Hub, agent} {
+	for _, who := range []string{s.Accepted.Hub, agent} {
 		for _, c := range s.waiting.take(who) {
 			s.hear(now, who, &c)
 		}
@@ -324,19 +315,19 @@ func (s *Stream) said(now time.Time, v Verdict) {
 		// it may be served all the same, unless it says what became of its hold
 		if v.Answer != nil && v.Answer.Result != nil &&
 			(!settles(v) || v.Answer.Result.Code == bus.CodeAnswerGone) {
-			s.accepted.Hub, s.accepted.Agent = v.Answer.Result.Hub, v.Answer.Result.Agent
-			s.name(now, s.accepted.Agent)
+			s.Accepted.Hub, s.Accepted.Agent = v.Answer.Result.Hub, v.Answer.Result.Agent
+			s.name(now, s.Accepted.Agent)
 		}
 		switch {
-		case s.next > 0 || s.end != nil || s.err != nil: // the answer has begun all the same
+		case s.next > 0 || s.end != nil || s.Err != nil: // the answer has begun all the same
 		case v.Answer != nil && v.Answer.Result != nil:
 			s.endHere(*v.Answer.Result)
 		default:
-			s.err = err
+			s.Err = err
 		}
 		return
 	}
-	s.verdict, s.accepted, s.begun, s.hearing.heard = accepted, a, now, now
+	s.verdict, s.Accepted, s.begun, s.hearing.heard = accepted, a, now, now
 	if a.Attempt > s.attempt {
 		s.move(a.Attempt)
 	}
@@ -383,5 +374,5 @@ func (s *Stream) ack() {
 
 func (s *Stream) control(c bus.StreamControl) {
 	c.Token = s.token
-	s.out.Controls = append(s.out.Controls, Control{Agent: s.accepted.Agent, StreamControl: c})
+	s.out.Controls = append(s.out.Controls, Control{Agent: s.Accepted.Agent, StreamControl: c})
 }

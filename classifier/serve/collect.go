@@ -41,8 +41,8 @@ func (w *whole) collect() *bus.Result {
 		w.submit = nil
 		w.mu.Unlock()
 		switch {
-		case over && w.m.Err() != nil:
-			return w.r.result(w.m.Err())
+		case over && w.m.Err != nil:
+			return w.r.result(w.m.Err)
 		case over:
 			return w.m.Result()
 		case task != nil:

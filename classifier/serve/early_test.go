@@ -27,7 +27,7 @@ func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 	w.hear("eve", c)
 	w.step(reader.Cancel{})
 	w.step(reader.Leave{Err: bus.ErrClosed})
-	if w.m.Err() != bus.ErrClosed {
-		t.Error(w.m.Err())
+	if w.m.Err != bus.ErrClosed {
+		t.Error(w.m.Err)
 	}
 }

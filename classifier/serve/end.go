@@ -60,7 +60,7 @@ func (s *Server) tellHubs(e *bus.SessionEnd) (told int) {
 	if err != nil {
 		return 0
 	}
-	for _, h := range s.table.Load().Hubs() {
+	for _, h := range s.table.Load().Hubs {
 		err := s.d.Bus.Publish(bus.Msg{Subject: bus.HubEndSubject(h.Entry.Domain, s.c.ID), Data: data})
 		if err == nil {
 			told++

@@ -84,7 +84,7 @@ func (r *request) find() (hub string, all bool) {
 		hub         string
 		known, sure bool
 	}
-	hubs := r.heard.Hubs()
+	hubs := r.heard.Hubs
 	words := make(chan word, len(hubs))
 	for i := range hubs {
 		go func(h *classifier.Hub) {

@@ -162,7 +162,7 @@ func (s *Server) Run(ctx context.Context) error {
 		listening{endKind + ">", s.onEnd}); err != nil {
 		return err
 	}
-	s.d.Log.Info("door open", "door", s.c.ID, "hubs", len(s.table.Load().Hubs()))
+	s.d.Log.Info("door open", "door", s.c.ID, "hubs", len(s.table.Load().Hubs))
 	close(s.ready)
 	<-ctx.Done()
 

@@ -38,7 +38,7 @@ agentd:
   node: n1
   agents:
     - {id: a1, engine: {url: %q}, domains: [{domain: math, score: 0.5}], slots: 4, price: {miss: 1, hit: 0.1, out: 4}}
-`, nats.URL(), etcd.Endpoint(), engine.URL())
+`, nats.URL, etcd.Endpoint(), engine.URL())
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ agentd:
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	hub, err := natsbus.Connect(natsbus.Config{URL: nats.URL(), Name: "hub"})
+	hub, err := natsbus.Connect(natsbus.Config{URL: nats.URL, Name: "hub"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func BenchmarkRelayedToken(b *testing.B) {
 	}
 	defer nats.Close()
 	connect := func(name string) *natsbus.Bus {
-		c, err := natsbus.Connect(natsbus.Config{URL: nats.URL(), Name: name})
+		c, err := natsbus.Connect(natsbus.Config{URL: nats.URL, Name: name})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -27,7 +27,7 @@ import (
 func TestServe(t *testing.T) {
 	ns, etcd := servers.Start(t)
 	path := filepath.Join(t.TempDir(), "classifier.yaml")
-	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 2s}\n", ns.URL(),
+	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 2s}\n", ns.URL,
 		etcd.Endpoint())
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -39,12 +39,12 @@ func TestServe(t *testing.T) {
 		code <- daemon.Run(ctx, daemon.Command(role()), []string{"--config", path}, os.Stdout, os.Stderr)
 	}()
 
-	b, err := natsbus.Connect(natsbus.Config{URL: ns.URL(), Name: "hub"})
+	b, err := natsbus.Connect(natsbus.Config{URL: ns.URL, Name: "hub"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	registry, err := etcdreg.FromClient(etcd.Client())
+	registry, err := etcdreg.FromClient(etcd.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	nc, err := nats.Connect(ns.URL(), nats.CustomInboxPrefix(bus.InboxOf("ada")),
+	nc, err := nats.Connect(ns.URL, nats.CustomInboxPrefix(bus.InboxOf("ada")),
 		nats.Timeout(bustest.Patience))
 	if err != nil {
 		t.Fatal(err)
@@ -130,16 +130,16 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	}
 	ns, etcd := servers.Start(t)
 	path := filepath.Join(t.TempDir(), "classifier.yaml")
-	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 1s}\n", ns.URL(),
+	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 1s}\n", ns.URL,
 		etcd.Endpoint())
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	killed, err := etcd.Client().Grant(t.Context(), 60) // nobody keeps it alive
+	killed, err := etcd.Client.Grant(t.Context(), 60) // nobody keeps it alive
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcd.Client().Put(t.Context(), bus.DoorKey("front"),
+	if _, err := etcd.Client.Put(t.Context(), bus.DoorKey("front"),
 		`{"pid":7,"host":"node-9","started":"2026-01-02T03:04:05Z"}`, clientv3.WithLease(killed.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	}()
 	bustest.Eventually(t, "it is waited for",
 		func() bool { return strings.Contains(first.String(), "waiting to be the market's only door") })
-	if _, err := etcd.Client().Revoke(t.Context(), killed.ID); err != nil { // as at its end
+	if _, err := etcd.Client.Revoke(t.Context(), killed.ID); err != nil { // as at its end
 		t.Fatal(err)
 	}
 	bustest.Eventually(t, "the door is open",
@@ -162,7 +162,7 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 		t.Errorf("after one that was killed it says\n%s", said)
 	}
 	var holder map[string]any
-	if out, err := etcd.Client().Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count != 1 ||
+	if out, err := etcd.Client.Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count != 1 ||
 		json.Unmarshal(out.Kvs[0].Value, &holder) != nil {
 		t.Fatalf("who is the door: %v, %v", out, err)
 	}
@@ -180,7 +180,7 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	if c := bustest.Receive(t, "the end", code); c != daemon.ExitOK {
 		t.Errorf("exit code %d\n%s", c, &first)
 	}
-	if out, err := etcd.Client().Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count > 0 {
+	if out, err := etcd.Client.Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count > 0 {
 		t.Errorf("its key is left: %v, %v", out, err)
 	}
 	life, _ := holder["life"].(string)
@@ -190,10 +190,10 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	}
 	// one of the same machine and number, which began earlier, was killed: nobody waits for its lease
 	holder["life"] = life[:began] + "-1"
-	long, err := etcd.Client().Grant(t.Context(), 60)
+	long, err := etcd.Client.Grant(t.Context(), 60)
 	value, _ := json.Marshal(holder)
 	if err == nil {
-		_, err = etcd.Client().Put(t.Context(), bus.DoorKey("front"), string(value),
+		_, err = etcd.Client.Put(t.Context(), bus.DoorKey("front"), string(value),
 			clientv3.WithLease(long.ID))
 	}
 	if err != nil {

@@ -41,7 +41,7 @@ func TestCheckConfigReadsTheFilesOfKeys(t *testing.T) {
 	text := filepath.Join(dir, "text")
 	ok(os.WriteFile(text, []byte("S3CRET in a file that is none of ours\n"), 0o600))
 	none := filepath.Join(dir, "none")
-	files := natsauth.ClientFiles(keys.Dir(), "math")
+	files := natsauth.ClientFiles(keys.Dir, "math")
 	old := t.TempDir()
 	_, made := natsauth.ServerCert(old, nil, now.Add(-2*natsauth.CertLife))
 	ok(made)
@@ -100,7 +100,7 @@ func TestCheckConfigJudgesWhoseTheFilesAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	math, code := natsauth.ClientFiles(keys.Dir(), "math"), natsauth.ClientFiles(keys.Dir(), "code")
+	math, code := natsauth.ClientFiles(keys.Dir, "math"), natsauth.ClientFiles(keys.Dir, "code")
 	pair := func(f natsauth.Files) string {
 		return ", ca: " + f.CA + ", cert: " + f.Cert + ", key: " + f.Key
 	}

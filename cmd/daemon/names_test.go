@@ -42,9 +42,9 @@ func TestCredsAndCertificateAreOfOneName(t *testing.T) {
 		{bus.RoleTreasury, bus.IDs{Name: "treasury"}}} {
 		creds := must(keys.Add(c.role, c.ids, now, time.Hour))
 		must(keys.Add(bus.RoleGateway, bus.IDs{Name: "g1-" + c.ids.Name}, now, time.Hour))
-		other := natsauth.ClientFiles(keys.Dir(), "g1-"+c.ids.Name)
-		own := natsauth.ClientFiles(keys.Dir(), c.ids.Name)
-		root, err := natsauth.ClientCert(keys.Dir(), natsauth.Root, now)
+		other := natsauth.ClientFiles(keys.Dir, "g1-"+c.ids.Name)
+		own := natsauth.ClientFiles(keys.Dir, c.ids.Name)
+		root, err := natsauth.ClientCert(keys.Dir, natsauth.Root, now)
 		if err != nil {
 			t.Fatal(err)
 		}

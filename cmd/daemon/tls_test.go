@@ -97,7 +97,7 @@ func TestAMarketByTLS(t *testing.T) {
 		// Who is refused tries again until its time is over. On a busy machine a second may bring no word.
 		for _, within := range []string{"1s", "20s"} {
 			path := write(t, fairFile+fmt.Sprintf("market: {nats: %q, etcd: [%q], connect_within: %s, ca: %q, "+
-				"cert: %q, key: %q}\n", nats.URL(), etcd.Endpoint(), within, c.files.CA, c.files.Cert,
+				"cert: %q, key: %q}\n", nats.URL, etcd.Endpoint(), within, c.files.CA, c.files.Cert,
 				c.files.Key))
 			code = Run(t.Context(), Command(role), []string{"--config", path}, io.Discard, &log)
 			if came || c.says != "" && strings.Contains(log.String(), c.says) {

@@ -105,22 +105,22 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	key, err := local.ReadKey(m.KeyFile())
+	key, err := local.ReadKey(m.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(m.KeyFile()); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(m.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	creds, err := m.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: "gateway-2"}, time.Now())
+	creds, err := m.Keys.Ensure(bus.RoleGateway, bus.IDs{Name: "gateway-2"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	at, health := bustest.FreePort(t), bustest.FreePort(t)
 	file := func(listen, health string) string {
 		return write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
-			"health: {listen: '%s'}\n", listen, m.State().NATS,
-			strings.TrimPrefix(m.State().Etcd, "https://"), creds, health))
+			"health: {listen: '%s'}\n", listen, m.State.NATS,
+			strings.TrimPrefix(m.State.Etcd, "https://"), creds, health))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var errs bustest.Buffer

@@ -43,7 +43,7 @@ func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	good, err := local.ReadKey(m.KeyFile())
+	good, err := local.ReadKey(m.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,16 +51,16 @@ func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
 	value, err := bus.EncodeEntry(&bus.APIKey{ID: "bad", Client: "dev",
 		Hashes: []bus.KeyHash{{SHA256: bus.HashKey(bad)}}})
 	if err == nil {
-		err = m.Registry().Put(t.Context(), bus.APIKeyKey("bad"), value)
+		err = m.Registry.Put(t.Context(), bus.APIKeyKey("bad"), value)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	creds, err := m.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: "gateway-2"}, time.Now())
+	creds, err := m.Keys.Ensure(bus.RoleGateway, bus.IDs{Name: "gateway-2"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	etcd, err := proxy.New(strings.TrimPrefix(m.State().Etcd, "https://"))
+	etcd, err := proxy.New(strings.TrimPrefix(m.State.Etcd, "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
 	var errs bustest.Buffer
 	p := exec.Command(os.Args[0], "-test.run=^$")
 	p.Env = append(os.Environ(), asProcess+"="+write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', "+
-		"etcd: ['%s'], creds: '%s'}\nhealth: {listen: '%s'}\n", at, m.State().NATS, etcd.Addr(), creds, bustest.FreePort(t))))
+		"etcd: ['%s'], creds: '%s'}\nhealth: {listen: '%s'}\n", at, m.State.NATS, etcd.Addr(), creds, bustest.FreePort(t))))
 	p.Stderr = &errs
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
 	begun := time.Now()
 	etcd.Cut() // as whoever waits in vain for a sign of life
 	etcd.Heal()
-	if err := m.Registry().Delete(t.Context(), bus.APIKeyKey("bad")); err != nil {
+	if err := m.Registry.Delete(t.Context(), bus.APIKeyKey("bad")); err != nil {
 		t.Fatal(err)
 	}
 	conns := make([]net.Conn, 64)

@@ -78,7 +78,7 @@ func TestADomainEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL(), Name: "treasury"})
+	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL, Name: "treasury"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestADomainEnds(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "hub.yaml")
 	text := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\ndata: %s\nhub: {domain: general, general: true, "+
-		"lease_ttl: 2s}\n", nats.URL(), etcd.Endpoint(), data)
+		"lease_ttl: 2s}\n", nats.URL, etcd.Endpoint(), data)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestADomainEnds(t *testing.T) {
 		}()
 		return done
 	}
-	link, err := local.Reach{NATS: nats.URL()}.Dial(bus.RoleGateway, "operator")
+	link, err := local.Reach{NATS: nats.URL}.Dial(bus.RoleGateway, "operator")
 	if err != nil {
 		t.Fatal(err)
 	}

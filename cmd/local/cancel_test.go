@@ -116,7 +116,7 @@ func interrupted(t *testing.T, f func(t *testing.T, s *scene)) {
 	synctest.Test(t, func(t *testing.T) {
 		net := membus.New(1)
 		s := &scene{t: t, them: net.Bus("them")}
-		s.link = &Link{bus: net.Bus("ada"), role: bus.RoleClient, name: "ada",
+		s.link = &Link{Bus: net.Bus("ada"), role: bus.RoleClient, Name: "ada",
 			clients: map[string]*client.Client{}}
 		f(t, s)
 		s.link.Close()

@@ -324,8 +324,8 @@ func TestHTTPCanBeOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.State().HTTP != "" || m.KeyFile() != "" {
-		t.Errorf("it listens at %q, with a key in %q", m.State().HTTP, m.KeyFile())
+	if m.State.HTTP != "" || m.KeyFile != "" {
+		t.Errorf("it listens at %q, with a key in %q", m.State.HTTP, m.KeyFile)
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)

@@ -26,7 +26,7 @@ import (
 //	DIR/auth/           who may come to NATS (natsauth.Store)
 //	DIR/keys/CLIENT     a client's key for HTTP, for its owner's eyes alone
 type Dir struct {
-	path  string
+	Path  string
 	lock  *os.File
 	waits string // why it is not up yet, as it stands in the lock
 }
@@ -97,7 +97,7 @@ func OpenDir(path string) (*Dir, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	d := &Dir{path: path, lock: lock}
+	d := &Dir{Path: path, lock: lock}
 	if err := d.begin(); err != nil {
 		lock.Close()
 		return nil, err
@@ -152,7 +152,7 @@ func inUse(dir string) bool {
 }
 
 func (d *Dir) begin() error {
-	journals, err := filepath.Glob(filepath.Join(d.path, "journal", "*"))
+	journals, err := filepath.Glob(filepath.Join(d.Path, "journal", "*"))
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (d *Dir) begin() error {
 		return fmt.Errorf("%s holds %d journals, but %s is gone: epochs would begin anew, below those that "+
 			"the journals have seen. Restore %s from the same backup as the journals, or start on a new "+
 			"directory with --data (the old journals stay readable: ledger check %s)",
-			filepath.Join(d.path, "journal"), len(journals), d.Etcd(), d.Etcd(), d.path)
+			filepath.Join(d.Path, "journal"), len(journals), d.Etcd(), d.Etcd(), d.Path)
 	}
 	// Whatever stood there is of a market that has ended.
 	if err := os.Remove(d.stateFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -170,25 +170,22 @@ func (d *Dir) begin() error {
 	return d.writeLock("")
 }
 
-// Path is the directory itself.
-func (d *Dir) Path() string { return d.path }
-
 // Etcd returns the registry's data directory.
-func (d *Dir) Etcd() string { return filepath.Join(d.path, "etcd") }
+func (d *Dir) Etcd() string { return filepath.Join(d.Path, "etcd") }
 
 // Journal is the directory of one journal.
-func (d *Dir) Journal(name string) string { return filepath.Join(d.path, "journal", name) }
+func (d *Dir) Journal(name string) string { return filepath.Join(d.Path, "journal", name) }
 
 // Learned is the file of what a hub has learned of its agents.
-func (d *Dir) Learned(name string) string { return filepath.Join(d.path, name+".learned") }
+func (d *Dir) Learned(name string) string { return filepath.Join(d.Path, name+".learned") }
 
 // Witnessed is the file of what the keeper of a journal has cosigned of others.
-func (d *Dir) Witnessed(name string) string { return filepath.Join(d.path, name+".witnessed") }
+func (d *Dir) Witnessed(name string) string { return filepath.Join(d.Path, name+".witnessed") }
 
 // Key is the file of a client's key for HTTP.
-func (d *Dir) Key(client string) string { return filepath.Join(d.path, "keys", client) }
+func (d *Dir) Key(client string) string { return filepath.Join(d.Path, "keys", client) }
 
-func (d *Dir) stateFile() string { return stateFile(d.path) }
+func (d *Dir) stateFile() string { return stateFile(d.Path) }
 
 func stateFile(dir string) string { return filepath.Join(dir, "market.json") }
 

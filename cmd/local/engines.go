@@ -32,14 +32,14 @@ const AskEngineWithin = 5 * time.Second
 func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]agentd.AgentConfig, error) {
 	answers := knownAnswers(known)
 	var all []Agent
-	for _, a := range m.cfg.Agents {
+	for _, a := range m.Config.Agents {
 		sold, err := a.served(ctx)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, sold...)
 	}
-	if m.cfg.Agents = all; len(all) > MaxAgents {
+	if m.Config.Agents = all; len(all) > MaxAgents {
 		return nil, fmt.Errorf("the engines have %d names, and one process sells %d at most: run agentd", len(all),
 			MaxAgents)
 	}
@@ -79,7 +79,7 @@ func (m *Market) simulate(a Agent, seed uint64, answers vllmsim.Answers) (string
 	if err != nil {
 		return "", fmt.Errorf("agent %s: %w", a.ID, err)
 	}
-	s, err := vllmsim.New(vllmsim.Config{Model: a.Model, Profile: profile, Speedup: m.cfg.Speedup,
+	s, err := vllmsim.New(vllmsim.Config{Model: a.Model, Profile: profile, Speedup: m.Config.Speedup,
 		Answers: answers, Seed: seed, Pooling: a.Engine.Pooling})
 	if err != nil {
 		return "", fmt.Errorf("agent %s: %w", a.ID, err)

@@ -47,17 +47,17 @@ type Lookout struct {
 
 // Lookout looks on from inside the market's process, until the market ends.
 func (m *Market) Lookout() (*Lookout, error) {
-	link := newLink(m.link.connect, bus.RoleOperator, m.state)
+	link := newLink(m.Link.connect, bus.RoleOperator, m.State)
 	if err := link.open(Operator); err != nil {
 		return nil, err
 	}
 	m.opened = append(m.opened, link.Close)
-	return &Lookout{Reach: m.Reach(), Link: link, Money: true, Registry: m.registry}, nil
+	return &Lookout{Reach: m.Reach(), Link: link, Money: true, Registry: m.Registry}, nil
 }
 
 // Report judges a survey.
 func (l *Lookout) Report(survey *Survey, now time.Time) *Report {
-	at := l.Link.State()
+	at := l.Link.State
 	if survey.Parts != nil && at.PID != 0 && len(at.Processes) == 0 {
 		survey.Parts.InOne(at)
 	}

@@ -33,7 +33,7 @@ func TestAMarketWaitsForRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Link().Fund(t.Context(), "ann", market.Credit, "before"); err != nil {
+	if _, err := m.Link.Fund(t.Context(), "ann", market.Credit, "before"); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Close(); err != nil {

@@ -234,16 +234,16 @@ func ReadKey(path string) (string, error) {
 // firstKey makes the first client's key, unless the one in its file is good. A file that others can read is
 // refused, since they could have taken it.
 func (m *Market) firstKey(ctx context.Context, r bus.Registry) error {
-	m.keyFile = m.dir.Key(FirstClient)
-	if err := regular.Check(m.keyFile); err != nil {
+	m.KeyFile = m.dir.Key(FirstClient)
+	if err := regular.Check(m.KeyFile); err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	if info, err := os.Stat(m.keyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+	if info, err := os.Stat(m.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
 		return fmt.Errorf("key %s: %w (mode %v): chmod 600 it; if they may have read it, have `souk key rotate` "+
-			"give it a new secret, with --keep 0s and --file %s", m.keyFile, natsauth.ErrOpen,
-			info.Mode().Perm(), m.keyFile)
+			"give it a new secret, with --keep 0s and --file %s", m.KeyFile, natsauth.ErrOpen,
+			info.Mode().Perm(), m.KeyFile)
 	}
-	if secret, err := ReadKey(m.keyFile); err == nil {
+	if secret, err := ReadKey(m.KeyFile); err == nil {
 		keys, err := Keys(ctx, r)
 		if err != nil {
 			return err
@@ -260,5 +260,5 @@ func (m *Market) firstKey(ctx context.Context, r bus.Registry) error {
 	if err != nil {
 		return err
 	}
-	return WriteKey(m.keyFile, secret)
+	return WriteKey(m.KeyFile, secret)
 }

@@ -50,34 +50,34 @@ func TestWriteKeyTakesNoFileThatIsThere(t *testing.T) {
 // A first key that others can read is refused at the start, as creds are, and none of it is shown. Its owner
 // closes it, or gives the key another secret, in a file that is closed.
 func TestFirstKeyThatOthersCanRead(t *testing.T) {
-	m := &Market{dir: &Dir{path: t.TempDir()}}
+	m := &Market{dir: &Dir{Path: t.TempDir()}}
 	r := membus.New(1).Registry()
 	if err := m.firstKey(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := ReadKey(m.keyFile)
+	secret, err := ReadKey(m.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []os.FileMode{0o644, 0o602} {
-		if err := os.Chmod(m.keyFile, mode); err != nil {
+		if err := os.Chmod(m.KeyFile, mode); err != nil {
 			t.Fatal(err)
 		}
 		err := m.firstKey(t.Context(), r)
-		if !errors.Is(err, natsauth.ErrOpen) || !strings.Contains(err.Error(), m.keyFile) ||
+		if !errors.Is(err, natsauth.ErrOpen) || !strings.Contains(err.Error(), m.KeyFile) ||
 			!strings.Contains(err.Error(), "chmod 600") || strings.Contains(err.Error(), secret) {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 	}
 	for _, mode := range []os.FileMode{0o640, 0o600} { // a group may be let in, as with creds
-		if err := os.Chmod(m.keyFile, mode); err != nil {
+		if err := os.Chmod(m.KeyFile, mode); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.firstKey(t.Context(), r); err != nil {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 	}
-	if again, err := ReadKey(m.keyFile); err != nil || again != secret {
+	if again, err := ReadKey(m.KeyFile); err != nil || again != secret {
 		t.Errorf("the key is another: %v", err)
 	}
 }

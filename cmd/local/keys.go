@@ -235,15 +235,15 @@ func (r Reach) ClientCreds(client string) (string, error) {
 }
 
 // Reach returns how others connect to this market.
-func (m *Market) Reach() Reach { return Reach{Data: m.dir.Path()} }
+func (m *Market) Reach() Reach { return Reach{Data: m.dir.Path} }
 
 // firstCreds makes the first client's creds.
 func (m *Market) firstCreds() error {
-	path, err := m.keys.Ensure(bus.RoleClient, bus.IDs{Name: FirstClient}, time.Now())
+	path, err := m.Keys.Ensure(bus.RoleClient, bus.IDs{Name: FirstClient}, time.Now())
 	if errors.Is(err, natsauth.ErrRevoked) {
 		m.log.Warn("the first client's creds were revoked, and stay so", "client", FirstClient)
 		return nil
 	}
-	m.credsFile = path
+	m.CredsFile = path
 	return err
 }

@@ -18,11 +18,11 @@ import (
 // Link speaks to a running market: as a client, as a gateway for any number of them, or as an operator. What
 // only an operator may do it does over a connection of its own.
 type Link struct {
-	bus     bus.Bus
+	Bus     bus.Bus
 	role    bus.Role // in which bus speaks
-	name    string   // under which it does
+	Name    string   // under which it does
 	connect connector
-	state   State
+	State   State // where the market is
 
 	mu      sync.Mutex
 	reader  *client.Reader // made with the first client
@@ -34,13 +34,13 @@ type Link struct {
 type connector func(role bus.Role, name string) (*natsbus.Bus, error)
 
 func newLink(connect connector, role bus.Role, s State) *Link {
-	return &Link{connect: connect, role: role, state: s, clients: map[string]*client.Client{}}
+	return &Link{connect: connect, role: role, State: s, clients: map[string]*client.Client{}}
 }
 
 func (l *Link) open(name string) error {
 	b, err := l.connect(l.role, name)
 	if err == nil {
-		l.bus, l.name = b, b.Name()
+		l.Bus, l.Name = b, b.Name()
 	}
 	return err
 }
@@ -48,7 +48,7 @@ func (l *Link) open(name string) error {
 // operator is the connection over which money is moved.
 func (l *Link) operator() (bus.Bus, error) {
 	if l.role == bus.RoleOperator {
-		return l.bus, nil
+		return l.Bus, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,15 +62,6 @@ func (l *Link) operator() (bus.Bus, error) {
 	return l.money, nil
 }
 
-// State says where the market is.
-func (l *Link) State() State { return l.state }
-
-// Name is under which it speaks.
-func (l *Link) Name() string { return l.name }
-
-// Bus is the connection itself.
-func (l *Link) Bus() bus.Bus { return l.bus }
-
 // Close ends the connection and all its clients.
 func (l *Link) Close() error {
 	l.mu.Lock()
@@ -80,9 +71,9 @@ func (l *Link) Close() error {
 	}
 	l.clients = map[string]*client.Client{}
 	if l.money != nil {
-		return errors.Join(l.money.Close(), l.bus.Close())
+		return errors.Join(l.money.Close(), l.Bus.Close())
 	}
-	return l.bus.Close()
+	return l.Bus.Close()
 }
 
 // Client returns the client of that name, made once. Where the link has another name it speaks for the client
@@ -94,7 +85,7 @@ func (l *Link) Client(id string) (*client.Client, error) {
 		return c, nil
 	}
 	if l.reader == nil {
-		r, err := client.NewReader(l.name, l.bus)
+		r, err := client.NewReader(l.Name, l.Bus)
 		if err != nil {
 			return nil, err
 		}
@@ -281,8 +272,8 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	if err != nil {
 		return bus.FundsReply{}, err
 	}
-	b := l.bus
-	if op != bus.OpBalance || l.role != bus.RoleClient || l.name != r.Client { // whose own anybody may ask
+	b := l.Bus
+	if op != bus.OpBalance || l.role != bus.RoleClient || l.Name != r.Client { // whose own anybody may ask
 		if b, err = l.operator(); err != nil {
 			return bus.FundsReply{}, err
 		}

@@ -56,30 +56,30 @@ const (
 
 // Market is a running market.
 type Market struct {
-	cfg    Config
+	Config Config // with which it was started
 	dir    *Dir
 	log    *slog.Logger
 	within time.Duration
 	dial   func(natsbus.Config) (*natsbus.Bus, error)
 	ledger journal.Config
 	room   func() (free, needed int64) // on the disk of the journals
-	state  State
-	link   *Link
+	State  State                       // where the market is
+	Link   *Link                       // speaks to it from inside its process, over NATS like anyone
 
-	registry *etcdreg.Registry
-	keys     *natsauth.Store
+	Registry *etcdreg.Registry
+	Keys     *natsauth.Store // by which all who come to its NATS server are known
 
-	keyFile, credsFile string        // the first client's
+	KeyFile, CredsFile string        // the first client's
 	sells              chan struct{} // closed once the first deposits stand
 
-	opened   []func() error  // what to close at the end, last first
-	parts    []*part         // what runs, in the order in which it is stopped
-	whys     []func() string // of those of them that can say why they are not ready
-	hubs     []*hubserve.Server
-	door     *door.Server
-	gateway  *gateway.Server
-	health   *daemon.Process // of /metrics and what is beside it
-	node     *agentserve.Server
+	opened   []func() error     // what to close at the end, last first
+	parts    []*part            // what runs, in the order in which it is stopped
+	whys     []func() string    // of those of them that can say why they are not ready
+	Hubs     []*hubserve.Server // in the order of its domains
+	Door     *door.Server
+	Gateway  *gateway.Server    // nil: none
+	health   *daemon.Process    // of /metrics and what is beside it
+	Node     *agentserve.Server // of all agents
 	statuses *statuses
 	engines  map[string]*vllmsim.Server // simulated ones, by agent
 
@@ -106,7 +106,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect, ledger: o.Journal,
+	m := &Market{Config: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect, ledger: o.Journal,
 		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}, sells: make(chan struct{})}
 	m.failed, m.fail = context.WithCancelCause(context.Background())
 	m.closed = sync.OnceValue(m.stop)
@@ -127,7 +127,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 
 // watch has the market be asked how it is, and measured, until it ends.
 func (m *Market) watch() (err error) {
-	m.health, err = daemon.Watched("market", m.cfg.Health, ListenOrAny, m.log)
+	m.health, err = daemon.Watched("market", m.Config.Health, ListenOrAny, m.log)
 	if err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (m *Market) stats() any {
 	if !m.selling() {
 		return all
 	}
-	all.Door, all.Node = m.door.Stats(), m.node.Stats()
-	if m.gateway != nil {
-		all.Gateway = m.gateway.Stats()
+	all.Door, all.Node = m.Door.Stats(), m.Node.Stats()
+	if m.Gateway != nil {
+		all.Gateway = m.Gateway.Stats()
 	}
-	for _, h := range m.hubs {
+	for _, h := range m.Hubs {
 		all.Hubs = append(all.Hubs, h.Stats())
 	}
 	return all
@@ -200,7 +200,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 		return err
 	}
 	connect := func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error) {
-		creds, err := m.keys.Member(role, ids)
+		creds, err := m.Keys.Member(role, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -213,15 +213,15 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 		}
 		return b, err
 	}
-	m.registry = registry
-	m.link = newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
+	m.Registry = registry
+	m.Link = newLink(func(role bus.Role, name string) (*natsbus.Bus, error) {
 		return connect(role, bus.IDs{Name: name})
-	}, bus.RoleGateway, m.state)
-	if err := m.link.open("souk-market"); err != nil {
+	}, bus.RoleGateway, m.State)
+	if err := m.Link.open("souk-market"); err != nil {
 		return err
 	}
-	m.opened = append(m.opened, m.link.Close)
-	if err := m.statuses.listen(m.link.bus); err != nil {
+	m.opened = append(m.opened, m.Link.Close)
+	if err := m.statuses.listen(m.Link.Bus); err != nil {
 		return err
 	}
 	for _, start := range []func(context.Context, joiner, bus.Registry) error{m.startTreasury, m.startDoor,
@@ -233,7 +233,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	if err := m.startAgents(ctx, join, registry, nodes); err != nil {
 		return err
 	}
-	if _, funded := m.cfg.Clients[FirstClient]; funded {
+	if _, funded := m.Config.Clients[FirstClient]; funded {
 		if err := m.firstCreds(); err != nil {
 			return err
 		}
@@ -256,11 +256,11 @@ func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
 	const mb = 1 << 20
 	if !patient {
 		return fmt.Errorf("the disk of %s has %d MB free, and no task and no money is taken below %d MB: free "+
-			"some space", m.dir.Path(), free/mb, needed/mb)
+			"some space", m.dir.Path, free/mb, needed/mb)
 	}
 	m.log.Warn("the market waits for room on its disk, and takes no task and no money until then: free some "+
-		"space", "data", m.dir.Path(), "free_mb", free/mb, "needed_mb", needed/mb)
-	if err := m.dir.Publish(m.state); err != nil {
+		"space", "data", m.dir.Path, "free_mb", free/mb, "needed_mb", needed/mb)
+	if err := m.dir.Publish(m.State); err != nil {
 		m.log.Warn("other commands do not find the market yet", "err", err)
 	}
 	look := time.NewTicker(lookEvery)
@@ -289,76 +289,43 @@ func (m *Market) open(ctx context.Context) error {
 		return err
 	}
 	deposits := map[string]market.Credits{}
-	for _, d := range m.cfg.Domains {
-		c, err := m.cfg.hub(d)
+	for _, d := range m.Config.Domains {
+		c, err := m.Config.hub(d)
 		if err != nil {
 			return err
 		}
 		deposits[bus.ProberOf(c.Domain)] = Probes
 	}
-	maps.Copy(deposits, m.cfg.Clients)
+	maps.Copy(deposits, m.Config.Clients)
 	for _, id := range slices.Sorted(maps.Keys(deposits)) {
-		if _, err := m.link.Fund(ctx, id, deposits[id], "opening-"+id); err != nil {
+		if _, err := m.Link.Fund(ctx, id, deposits[id], "opening-"+id); err != nil {
 			if bus.CodeOf(err) != bus.CodeIDConflict { // another amount than at the first start: made already
 				return fmt.Errorf("fund %s: %w", id, err)
 			}
 			m.log.Info("deposit was made already", "client", id)
 		}
 	}
-	if _, funded := m.cfg.Clients[FirstClient]; funded && m.gateway != nil {
-		if err := m.firstKey(ctx, m.registry); err != nil { // who finds it has money
+	if _, funded := m.Config.Clients[FirstClient]; funded && m.Gateway != nil {
+		if err := m.firstKey(ctx, m.Registry); err != nil { // who finds it has money
 			return err
 		}
 	}
 	close(m.sells)
-	return m.dir.Publish(m.state)
+	return m.dir.Publish(m.State)
 }
 
 // Probes is each hub's default sum for texts that it puts on idle engines. It is enough for thousands of long
 // prompts.
 const Probes = market.Credit / 10
 
-// State says where the market is.
-func (m *Market) State() State { return m.state }
-
-// Config returns the configuration that the market was started with.
-func (m *Market) Config() Config { return m.cfg }
-
-// Link speaks to the market from inside its process, over NATS like anyone.
-func (m *Market) Link() *Link { return m.link }
-
-// Hubs are the market's hubs, in the order of its domains, for their counts.
-func (m *Market) Hubs() []*hubserve.Server { return m.hubs }
-
-// Node has all agents, for their counts.
-func (m *Market) Node() *agentserve.Server { return m.node }
-
-// Door is the market's classifier, for its counts.
-func (m *Market) Door() *door.Server { return m.door }
-
-// Gateway is the market's door for HTTP, for its counts; nil if it has none.
-func (m *Market) Gateway() *gateway.Server { return m.gateway }
-
-// Registry is the market's registry.
-func (m *Market) Registry() bus.Registry { return m.registry }
-
-// KeyFile returns the file of the first client's key for HTTP; "" if it has none.
-func (m *Market) KeyFile() string { return m.keyFile }
-
-// CredsFile returns the file of the first client's creds for NATS; "" if it has none.
-func (m *Market) CredsFile() string { return m.credsFile }
-
-// Keys are the market's, by which all who come to its NATS server are known.
-func (m *Market) Keys() *natsauth.Store { return m.keys }
-
 // Ask asks one task; see [Link.Ask].
 func (m *Market) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {
-	return m.link.Ask(ctx, t)
+	return m.Link.Ask(ctx, t)
 }
 
 // AskWith asks one task and shows every chunk; see [Link.AskWith].
 func (m *Market) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
-	return m.link.AskWith(ctx, t, each)
+	return m.Link.AskWith(ctx, t, each)
 }
 
 // Engine is the simulated engine of an agent, nil if it has a real one; to make it fail.
@@ -371,7 +338,7 @@ func (m *Market) Free() int { return m.statuses.free() }
 func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
 	want, done := m.expected(), make(chan struct{})
 	go func() {
-		for len(m.door.Stats().Selling) < len(want) {
+		for len(m.Door.Stats().Selling) < len(want) {
 			if !follow.Pause(ctx, time.Millisecond) {
 				return
 			}
@@ -384,7 +351,7 @@ func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
 // expected counts the agents that each domain's hub will sell.
 func (m *Market) expected() map[string]int {
 	n := map[string]int{}
-	for _, a := range m.cfg.Agents {
+	for _, a := range m.Config.Agents {
 		n[a.Scores[0].Domain]++
 	}
 	return n

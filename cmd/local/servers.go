@@ -32,21 +32,21 @@ import (
 // startServers runs NATS and etcd on loopback.
 func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Registry, error) {
 	var err error
-	if m.keys, err = natsauth.Init(natsauth.Dir(m.dir.Path())); err != nil {
+	if m.Keys, err = natsauth.Init(natsauth.Dir(m.dir.Path)); err != nil {
 		return nil, nil, err
 	}
-	auth, err := m.keys.Server()
+	auth, err := m.Keys.Server()
 	if err != nil {
 		return nil, nil, err
 	}
-	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: m.cfg.Listen, OrAny: true, Auth: auth,
+	nats, err := embedded.StartNATS(embedded.NATSConfig{Listen: m.Config.Listen, OrAny: true, Auth: auth,
 		Log: m.log})
 	if err != nil {
 		return nil, nil, err
 	}
 	m.opened = append(m.opened, func() error { nats.Close(); return nil })
 	nats.Observe(m.health.Meter())
-	host, port, err := net.SplitHostPort(m.cfg.Listen)
+	host, port, err := net.SplitHostPort(m.Config.Listen)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,11 +55,11 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 		listen = net.JoinHostPort(host, "0")
 	}
 	log, hush := Hushable(m.log)
-	files, err := natsauth.ServerCert(m.keys.Dir(), nil, time.Now())
+	files, err := natsauth.ServerCert(m.Keys.Dir, nil, time.Now())
 	if err != nil {
 		return nil, nil, err
 	}
-	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path(), Listen: listen, OrAny: true,
+	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path, Listen: listen, OrAny: true,
 		TLS: files, Log: log})
 	if err != nil {
 		return nil, nil, err
@@ -73,19 +73,19 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 	if err := errors.Join(etcd.Unlock(ctx), etcd.RevokeLeases(ctx)); err != nil {
 		return nil, nil, err
 	}
-	m.opened = append(m.opened, Tend(m.keys, nil, nil, m.log))
-	registry, err := etcdreg.FromClient(etcd.Client())
+	m.opened = append(m.opened, Tend(m.Keys, nil, nil, m.log))
+	registry, err := etcdreg.FromClient(etcd.Client)
 	if err != nil {
 		return nil, nil, err
 	}
-	m.state = State{PID: os.Getpid(), NATS: nats.URL(), Etcd: "https://" + etcd.Endpoint(),
+	m.State = State{PID: os.Getpid(), NATS: nats.URL, Etcd: "https://" + etcd.Endpoint(),
 		Health:  m.health.Address(),
 		Started: time.Now().UTC()}
-	for _, d := range m.cfg.Domains {
-		m.state.Domains = append(m.state.Domains, d.Name)
+	for _, d := range m.Config.Domains {
+		m.State.Domains = append(m.State.Domains, d.Name)
 	}
-	for _, a := range m.cfg.Agents {
-		m.state.Agents = append(m.state.Agents, a.ID)
+	for _, a := range m.Config.Agents {
+		m.State.Agents = append(m.State.Agents, a.ID)
 	}
 	return nats, registry, nil
 }
@@ -103,7 +103,7 @@ func (m *Market) openJournal(name string) (*journal.Journal, error) {
 
 // signing signs a journal, and cosigns others', until the market ends.
 func (m *Market) signing(j *journal.Journal, name string) (*keeper.Keeper, error) {
-	files := daemon.Checkpoints{Key: m.keys.NotePath(name), Policy: m.keys.PolicyPath()}
+	files := daemon.Checkpoints{Key: m.Keys.NotePath(name), Policy: m.Keys.PolicyPath()}
 	k, err := files.Keeper(j, name, "", m.dir.Witnessed(name), name != ledger.Treasury, m.log,
 		m.health.Meter())
 	if err == nil {
@@ -123,7 +123,7 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
-	c, err := m.cfg.treasury()
+	c, err := m.Config.treasury()
 	if err != nil {
 		return err
 	}
@@ -131,12 +131,12 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
-	creds, err := m.keys.Member(bus.RoleTreasury, bus.IDs{Name: ledger.Treasury})
+	creds, err := m.Keys.Member(bus.RoleTreasury, bus.IDs{Name: ledger.Treasury})
 	if err != nil {
 		return err
 	}
 	operator := func(token string) (string, string, error) {
-		return creds.Operator(token, time.Now(), natsauth.AccountFile(m.keys.CredsPath(ledger.Treasury)))
+		return creds.Operator(token, time.Now(), natsauth.AccountFile(m.Keys.CredsPath(ledger.Treasury)))
 	}
 	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log, Signs: signs,
 		Meter: m.health.Meter(), Operator: operator})
@@ -153,7 +153,7 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 	}
 	c := classifier.Default()
 	c.ID, c.Drain = "door", m.within/2
-	for _, d := range m.cfg.Domains {
+	for _, d := range m.Config.Domains {
 		if d.General {
 			c.General = d.Labels[0]
 			if slices.Contains(d.Labels, classifier.Default().General) {
@@ -161,27 +161,27 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 			}
 		}
 	}
-	if m.door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log,
+	if m.Door, err = door.New(c, door.Deps{Bus: b, Registry: registry, Log: m.log,
 		Spans: m.spans, Meter: m.health.Meter()}); err != nil {
 		return err
 	}
-	return m.run(ctx, "door", m.door)
+	return m.run(ctx, "door", m.Door)
 }
 
 // startGateway opens the market to clients over HTTP, who are told that it is not ready until it sells.
 func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Registry) error {
-	if m.cfg.HTTPAddress() == "" {
+	if m.Config.HTTPAddress() == "" {
 		return nil
 	}
 	b, err := join(bus.RoleGateway, bus.IDs{Name: "gateway"})
 	if err != nil {
 		return err
 	}
-	l, err := ListenOrAny("tcp", m.cfg.HTTPAddress())
+	l, err := ListenOrAny("tcp", m.Config.HTTPAddress())
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
-	c, err := m.cfg.gateway()
+	c, err := m.Config.gateway()
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -195,15 +195,15 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 	if err != nil {
 		return errors.Join(fmt.Errorf("gateway.%w", err), l.Close())
 	}
-	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, TLS: secure,
+	m.Gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, TLS: secure,
 		Opens: m.sells, Log: m.log, Spans: m.spans, Meter: m.health.Meter()})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if m.state.HTTP = "http://" + l.Addr().String(); secure != nil {
-		m.state.HTTP = "https://" + l.Addr().String()
+	if m.State.HTTP = "http://" + l.Addr().String(); secure != nil {
+		m.State.HTTP = "https://" + l.Addr().String()
 	}
-	return m.run(ctx, "gateway", m.gateway)
+	return m.run(ctx, "gateway", m.Gateway)
 }
 
 // ListenOrAny listens on an address, or on any port where that is taken.
@@ -218,7 +218,7 @@ func ListenOrAny(network, address string) (net.Listener, error) {
 
 func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Registry) error {
 	var servers []server
-	for _, d := range m.cfg.Domains {
+	for _, d := range m.Config.Domains {
 		b, err := join(bus.RoleHub, bus.IDs{Name: d.Name, Domain: d.Name})
 		if err != nil {
 			return err
@@ -227,7 +227,7 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 		if err != nil {
 			return err
 		}
-		c, err := m.cfg.hub(d)
+		c, err := m.Config.hub(d)
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 		if err != nil {
 			return err
 		}
-		m.hubs = append(m.hubs, s)
+		m.Hubs = append(m.Hubs, s)
 		servers = append(servers, s)
 	}
 	return m.run(ctx, "hub", servers...)
@@ -257,12 +257,12 @@ func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Regi
 	if err != nil {
 		return err
 	}
-	c, err := m.cfg.node()
+	c, err := m.Config.node()
 	if err != nil {
 		return err
 	}
 	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
-	m.node, err = agentserve.NewServer(c, agentserve.Deps{
+	m.Node, err = agentserve.NewServer(c, agentserve.Deps{
 		Bus: b, Registry: registry, Log: m.log, Spans: m.spans, Meter: m.health.Meter(),
 		Engine: func(c agentd.EngineConfig) agentd.Engine {
 			e := vllm.New(c)
@@ -273,5 +273,5 @@ func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Regi
 	if err != nil {
 		return err
 	}
-	return m.run(ctx, "agents", m.node)
+	return m.run(ctx, "agents", m.Node)
 }

@@ -74,7 +74,7 @@ const hubsSpeak = 1200 * time.Millisecond
 // each model now.
 func (l *Link) Cards(ctx context.Context) (map[string]bus.Cards, error) {
 	all := newStatuses()
-	if err := all.listen(l.bus); err != nil {
+	if err := all.listen(l.Bus); err != nil {
 		return nil, err
 	}
 	follow.Pause(ctx, hubsSpeak)

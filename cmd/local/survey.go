@@ -73,7 +73,7 @@ const (
 // set, and reads the registry, unless r is nil. domains are those that there should be.
 func (l *Link) Survey(ctx context.Context, r bus.Registry, money bool, domains []string) (*Survey, error) {
 	heard := newStatuses()
-	if err := heard.listen(l.bus); err != nil {
+	if err := heard.listen(l.Bus); err != nil {
 		return nil, err
 	}
 	var asking sync.WaitGroup
@@ -195,7 +195,7 @@ func (p *Parts) InOne(s State) {
 func (l *Link) Look(ctx context.Context, domain string) (*bus.Feed, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	m, err := l.bus.Request(ctx, bus.Msg{Subject: bus.WatchSubject(domain, l.name),
+	m, err := l.Bus.Request(ctx, bus.Msg{Subject: bus.WatchSubject(domain, l.Name),
 		Header: bus.Header{"Content-Type": {"application/msgpack"}}})
 	if errors.Is(err, bus.ErrNoResponders) {
 		return nil, fmt.Errorf("%w: none leads the domain, or it is of an older version", err)

@@ -99,7 +99,7 @@ func TestASurveyNamesWhoIsSilent(t *testing.T) {
 		defer own.Close()
 		l := newLink(func(bus.Role, string) (*natsbus.Bus, error) { return nil, errors.New("no other") },
 			bus.RoleOperator, State{})
-		l.bus, l.name = own, "op"
+		l.Bus, l.Name = own, "op"
 		begun := time.Now()
 		s, err := l.Survey(t.Context(), r, true, []string{"named"})
 		if err != nil {
@@ -158,8 +158,8 @@ func TestHubsAreWatchedWhileSomebodyLooks(t *testing.T) {
 			synctest.Wait()
 		}
 		shown := &bus.Feed{Domain: "math", Journal: "math", Rounds: []bus.FeedRound{{Number: 7}}}
-		l := &Link{bus: w.Bus("viewer"), name: "viewer"}
-		defer l.bus.Close()
+		l := &Link{Bus: w.Bus("viewer"), Name: "viewer"}
+		defer l.Bus.Close()
 		all, err := l.Watch(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ func admit(ctx context.Context, keys *natsauth.Store, names []natsauth.User, etc
 		users = append(users, etcdreg.User{Name: n.Name, Access: access,
 			Gone: n.Revoked || access.Probe() == ""})
 	}
-	files, err := natsauth.ClientCert(keys.Dir(), natsauth.Root, time.Now())
+	files, err := natsauth.ClientCert(keys.Dir, natsauth.Root, time.Now())
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func tend(ctx context.Context, keys *natsauth.Store, hosts, etcd []string, log *
 	}
 	for ; ctx.Err() == nil; follow.Pause(ctx, namesEvery) {
 		if time.Since(looked) > certEvery {
-			files, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now())
+			files, err := natsauth.ServerCert(keys.Dir, hosts, time.Now())
 			if ends := files.Expires(); err == nil && time.Until(ends) < natsauth.Warn {
 				log.Warn("the servers' certificate ends soon: bring server.* and peer.* anew from where "+
 					"the CA's key is", "file", files.Cert, "ends", ends.UTC())

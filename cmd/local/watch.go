@@ -74,7 +74,7 @@ func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
 	seen := make(chan string, mostHubs) // domains that speak for the first time
 	for subject, hear := range map[string]bus.Handler{
 		bus.StatusSubject("*"): func(m bus.Msg) { w.status(m, seen) }, bus.FeedSubject("*"): w.feed} {
-		s, err := l.bus.Subscribe(subject, "", hear)
+		s, err := l.Bus.Subscribe(subject, "", hear)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
 		if !w.watched() {
 			return
 		}
-		_ = l.bus.Publish(bus.Msg{Subject: bus.WatchSubject(domain, l.name)})
+		_ = l.Bus.Publish(bus.Msg{Subject: bus.WatchSubject(domain, l.Name)})
 	}
 	watchAll := func() {
 		for _, h := range w.Hubs() {

@@ -83,7 +83,7 @@ NATS servers that somebody else runs, beside their addresses and TLS. It holds n
 				return err
 			}
 			if len(hosts) > 0 {
-				if _, err := natsauth.ServerCert(keys.Dir(), hosts, time.Now()); err != nil {
+				if _, err := natsauth.ServerCert(keys.Dir, hosts, time.Now()); err != nil {
 					return fmt.Errorf("--hosts: %w", err)
 				}
 			}
@@ -99,7 +99,7 @@ NATS servers that somebody else runs, beside their addresses and TLS. It holds n
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "keys are in %s, for its owner's eyes alone; for the servers: %s\n",
-				keys.Dir(), config)
+				keys.Dir, config)
 			return nil
 		},
 	}
@@ -205,7 +205,7 @@ func (s *shared) tell(c *cobra.Command, to io.Writer, keys *natsauth.Store, done
 		return nil
 	case err != nil:
 		fmt.Fprintf(c.ErrOrStderr(), "souk auth: %s in %s, and the servers are not told: %v; repeat it with "+
-			"--nats nats://HOST:PORT\n", done, keys.Dir(), err)
+			"--nats nats://HOST:PORT\n", done, keys.Dir, err)
 		return console.Exit(1)
 	}
 	fmt.Fprintf(to, "%s%s\n", done, told)

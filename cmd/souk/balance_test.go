@@ -131,7 +131,7 @@ clients: {ann: 7, bob: 5}
 	}
 	defer m.Close()
 	creds := func(role bus.Role, name string) string {
-		path, err := m.Keys().Add(role, bus.IDs{Name: name}, time.Now(), natsauth.Valid)
+		path, err := m.Keys.Add(role, bus.IDs{Name: name}, time.Now(), natsauth.Valid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ clients: {ann: 7, bob: 5}
 	balance := func(of string, creds ...string) (string, error) {
 		var out strings.Builder
 		c := root()
-		c.SetArgs([]string{"balance", of, "--data", t.TempDir(), "--nats", m.State().NATS, "--creds",
+		c.SetArgs([]string{"balance", of, "--data", t.TempDir(), "--nats", m.State.NATS, "--creds",
 			strings.Join(creds, ",")})
 		c.SetOut(&out)
 		c.SetErr(&out)
@@ -160,7 +160,7 @@ clients: {ann: 7, bob: 5}
 		}
 	}
 	// whoever may be any client has no name to be told
-	_, err = local.Reach{NATS: m.State().NATS, Creds: []string{gate}}.Dial(bus.RoleClient, "")
+	_, err = local.Reach{NATS: m.State.NATS, Creds: []string{gate}}.Dial(bus.RoleClient, "")
 	if err == nil || !strings.Contains(err.Error(), "creds of client are wanted") {
 		t.Error(err)
 	}

@@ -146,7 +146,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		return err
 	}
 	defer link.Close()
-	if err := plan.sold(up, link.Bus(), group); err != nil {
+	if err := plan.sold(up, link.Bus, group); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d processes, %d agents: ready after %.1f s.\n\n", len(slices.Concat(plan.stages...)),

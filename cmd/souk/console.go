@@ -46,7 +46,7 @@ alone.`,
 			}
 			defer closed()
 			if cfg.Gateway == "" {
-				cfg.Gateway = at.Link.State().HTTP
+				cfg.Gateway = at.Link.State.HTTP
 			}
 			cfg.CA = os.Getenv("SOUK_MARKET_CA")
 			if s.nats == "" || c.Flags().Changed("data") {
@@ -85,7 +85,7 @@ func (s *shared) startConsole(cfg web.Config, at *local.Lookout, log *slog.Logge
 
 // consoleAt says where a console is, and how one gets in.
 func (s *shared) consoleAt(on *web.Server) string {
-	return fmt.Sprintf("Console:           %s, a token is in %s\n", on.Address(),
+	return fmt.Sprintf("Console:           %s, a token is in %s\n", on.Address,
 		web.TokenFile(s.data, web.Operator))
 }
 

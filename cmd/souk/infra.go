@@ -156,7 +156,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 			}
 		}
 	}
-	files, err := natsauth.ServerCert(keys.Dir(), c.hosts, time.Now())
+	files, err := natsauth.ServerCert(keys.Dir, c.hosts, time.Now())
 	if err != nil {
 		return cmp.Or(unkept(err), fmt.Errorf("infra.hosts: %w", err))
 	}
@@ -164,7 +164,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 	var ended <-chan struct{} // of a start that may wait for others
 	if len(c.Infra.Members) > 0 {
 		cluster = &embedded.Cluster{Member: c.Infra.Member, Members: c.Infra.Members,
-			TLS: natsauth.PeerFiles(keys.Dir()),
+			TLS: natsauth.PeerFiles(keys.Dir),
 			Dir: filepath.Join(c.Data, "nats"), Joins: c.Infra.Joins}
 		ended = ctx.Done()
 	}
@@ -187,7 +187,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		}
 		defer nats.Close()
 		nats.Observe(p.Meter())
-		natsAt = nats.URL()
+		natsAt = nats.URL
 		if err := keys.ServesAt(here(natsAt)); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func TestSubmitIsInterrupted(t *testing.T) {
 	waits, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { ended <- ask(waits, "waits", new(onFirst)) }()
-	bustest.Eventually(t, "the second one waits", func() bool { return m.Hubs()[0].Stats().Waiting == 1 })
+	bustest.Eventually(t, "the second one waits", func() bool { return m.Hubs[0].Stats().Waiting == 1 })
 	stop()
 	if said := <-ended; !cancelled(said) ||
 		!strings.HasSuffix(said, "; nothing was paid\n") {

@@ -47,7 +47,7 @@ func (o *order) command(ctx context.Context, link *local.Link, op string, q bus.
 	say := o.Order
 	q.Order = &say
 	if o.approval != "" {
-		say.By = link.Name()
+		say.By = link.Name
 		id := q.ID
 		if op == bus.OpRemit || op == bus.OpRefund || op == bus.OpDistribute {
 			if id = ""; say.Ref == "" {

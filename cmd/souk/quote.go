@@ -42,7 +42,7 @@ next moment changes it. The client may have spent all its money. Without PROMPT 
 				return err
 			}
 			defer link.Close()
-			client, err := link.Client(link.Name())
+			client, err := link.Client(link.Name)
 			if err != nil {
 				return err
 			}

@@ -120,10 +120,10 @@ func (w *show) once(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(w.out, "Ready after %.2f s at %s; data in %s.\n%s\n", time.Since(begin).Seconds(),
-		m.State().NATS, w.s.data, elsewhere(m.Config(), m.State()))
-	agentTable(w.out, m.Config())
-	for _, d := range m.Config().Domains {
-		r := m.Config().Rule(d)
+		m.State.NATS, w.s.data, elsewhere(m.Config, m.State))
+	agentTable(w.out, m.Config)
+	for _, d := range m.Config.Domains {
+		r := m.Config.Rule(d)
 		fmt.Fprintf(w.out, "%s: pricing %s, settle %s, clarke %s\n", d.Name, r.Pricing, r.Settle, r.Clarke)
 	}
 	fmt.Fprintf(w.out, "Each is a setting of its domain: `hub:` under a domain of your file, or its key "+
@@ -151,8 +151,8 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds "+
 		"waiting, how long it is patient.")
 	clients := replay.Mix(mixSeed, runClients)
-	funding := fmt.Sprintf("run-%x", m.State().Started.UnixNano())
-	if err := fundAll(ctx, m.Link(), clients, runDeposit, funding); err != nil {
+	funding := fmt.Sprintf("run-%x", m.State.Started.UnixNano())
+	if err := fundAll(ctx, m.Link, clients, runDeposit, funding); err != nil {
 		return err
 	}
 	clientTable(w.out, clients)
@@ -168,7 +168,7 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	w.heading("A calm market",
 		fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come; "+
 			"premiums are the little that they cost one another.",
-			calm, calmConcurrency, slots(m.Config())))
+			calm, calmConcurrency, slots(m.Config)))
 	played, err := w.part(ctx, m, w.dialogues[:calm], cfg, tally)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	w.heading("A crowded market",
 		fmt.Sprintf("%d dialogues, %d at a time for the same %d slots: who waits is matched to a "+
 			"slot that is free or to one to come, and pays what others lose by it.",
-			len(w.dialogues)-calm, w.f.concurrency, slots(m.Config())))
+			len(w.dialogues)-calm, w.f.concurrency, slots(m.Config)))
 	cfg.Concurrency, cfg.Run = w.f.concurrency, cfg.Run+"-c"
 	more, err := w.part(ctx, m, w.dialogues[calm:], cfg, tally)
 	if err != nil {
@@ -264,14 +264,14 @@ func (w *show) lines(m *local.Market) []string {
 		w.s.line(`submit "Which goods would you carry home from the souk of Marrakesh?"`),
 		w.s.line(`replay --concurrency 32`),
 	}
-	if m.CredsFile() != "" {
+	if m.CredsFile != "" {
 		lines = append(lines, fmt.Sprintf(`nats --server %s --creds %s --inbox-prefix %s request souk.v1.task.%s `+
-			`'{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State().NATS,
-			m.CredsFile(), bus.InboxOf(local.FirstClient), local.FirstClient))
+			`'{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":60}'`, m.State.NATS,
+			m.CredsFile, bus.InboxOf(local.FirstClient), local.FirstClient))
 	}
-	if m.KeyFile() != "" {
+	if m.KeyFile != "" {
 		lines = append(lines, fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" `+
-			`-d '{"messages":[{"role":"user","content":"What is a souk?"}]}'`, m.State().HTTP, m.KeyFile()))
+			`-d '{"messages":[{"role":"user","content":"What is a souk?"}]}'`, m.State.HTTP, m.KeyFile))
 	}
 	if w.contested.Journal != "" {
 		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round,

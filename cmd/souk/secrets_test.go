@@ -25,7 +25,7 @@ func showsNoPassword(t *testing.T, bin string) {
 	}
 	defer nats.Close()
 	const canary = "canary7"
-	live := strings.Replace(nats.URL(), "nats://", "nats://ann:"+canary+"@", 1)
+	live := strings.Replace(nats.URL, "nats://", "nats://ann:"+canary+"@", 1)
 	dead := "nats://ann:" + canary + "@127.0.0.1:1"
 	wrong := []string{
 		"nats://ann:" + canary + "@10.1.2.3:4222", "http://ann:" + canary + "@127.0.0.1:1",

@@ -73,9 +73,9 @@ func (s *shared) ask(c *cobra.Command, reg *registry, now time.Time) (*local.Rep
 	defer closed()
 	ctx, cancel := context.WithTimeout(c.Context(), statusWithin)
 	defer cancel()
-	survey, err := at.Link.Survey(ctx, at.Registry, at.Money, at.Link.State().Domains)
+	survey, err := at.Link.Survey(ctx, at.Registry, at.Money, at.Link.State.Domains)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", bus.Redact(at.Link.State().NATS), err)
+		return nil, fmt.Errorf("%s: %w", bus.Redact(at.Link.State.NATS), err)
 	}
 	if at.NoEtcd != nil {
 		survey.Silent = append(survey.Silent, local.Silence{Part: "etcd", Why: at.NoEtcd.Error()})

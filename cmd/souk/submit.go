@@ -172,14 +172,14 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 		return err
 	}
 	defer link.Close()
-	t.Client = link.Name()
+	t.Client = link.Name
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	out := reader{c.OutOrStdout(), stop}
 	broken := make(chan os.Signal, 1) // else who reads stdout ends us by going, and the task runs on
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	go reach(link.Bus().Health(), c.ErrOrStderr())
+	go reach(link.Bus.Health(), c.ErrOrStderr())
 	ended := cancelling(ctx, c.ErrOrStderr())
 	a, err := link.AskWith(ctx, t, func(chunk bus.Chunk) {
 		if !q.asJSON {

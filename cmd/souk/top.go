@@ -53,7 +53,7 @@ task which lacked least had to have, and where. souk why JOURNAL/ROUND/SLOT says
 				return err
 			}
 			defer w.Look()()
-			screen := &top{market: bus.Redact(link.State().NATS), hubs: w.Hubs, rounds: w.Rounds,
+			screen := &top{market: bus.Redact(link.State.NATS), hubs: w.Hubs, rounds: w.Rounds,
 				width:  pageWidth,
 				height: 24}
 			screen.look(time.Now())

@@ -124,15 +124,15 @@ on it at the same time is refused.`,
 			}
 			out := c.OutOrStdout()
 			fmt.Fprintf(out, "The market is up after %.2f s: %s, data in %s.\n%s\n",
-				time.Since(begin).Seconds(), m.State().NATS, s.data, elsewhere(m.Config(), m.State()))
-			agentTable(out, m.Config())
-			if m.KeyFile() != "" {
+				time.Since(begin).Seconds(), m.State.NATS, s.data, elsewhere(m.Config, m.State))
+			agentTable(out, m.Config)
+			if m.KeyFile != "" {
 				fmt.Fprintf(out, "\nOpenAI's clients:  base URL %s/v1, the key of %s is in %s\n",
-					m.State().HTTP, local.FirstClient, m.KeyFile())
+					m.State.HTTP, local.FirstClient, m.KeyFile)
 			}
-			if m.CredsFile() != "" {
-				fmt.Fprintf(out, "Clients of NATS:   %s, the creds of %s are in %s\n", m.State().NATS,
-					local.FirstClient, m.CredsFile())
+			if m.CredsFile != "" {
+				fmt.Fprintf(out, "Clients of NATS:   %s, the creds of %s are in %s\n", m.State.NATS,
+					local.FirstClient, m.CredsFile)
 			}
 			on, err := s.consoleOf(at, m, log)
 			if err != nil {
@@ -153,7 +153,7 @@ on it at the same time is refused.`,
 				err = on.Close()
 			}
 			err = errors.Join(err, m.Err(), m.Close())
-			fmt.Fprintln(out, atTheDoor(m.Door().Stats()))
+			fmt.Fprintln(out, atTheDoor(m.Door.Stats()))
 			return err
 		},
 	}
@@ -171,7 +171,7 @@ func (s *shared) consoleOf(listen string, m *local.Market, log *slog.Logger) (*w
 	if listen == "" {
 		return nil, nil
 	}
-	if _, port, err := net.SplitHostPort(m.Config().Listen); err == nil && port == "0" {
+	if _, port, err := net.SplitHostPort(m.Config.Listen); err == nil && port == "0" {
 		listen = "127.0.0.1:0"
 	}
 	at, err := m.Lookout()
@@ -179,7 +179,7 @@ func (s *shared) consoleOf(listen string, m *local.Market, log *slog.Logger) (*w
 		return nil, err
 	}
 	return s.startConsole(web.Config{Listen: listen, AnyPort: true, Journals: s.data,
-		Gateway: m.State().HTTP}, at, log)
+		Gateway: m.State.HTTP}, at, log)
 }
 
 // atTheDoor sums up what came to the market, and what was refused for which reason.

@@ -53,7 +53,7 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 	nats, etcd := servers.Start(t)
 	file := func(data string) string {
 		path := filepath.Join(t.TempDir(), "treasury.yaml")
-		text := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\ndata: %s\nlease_ttl: 2s\n", nats.URL(),
+		text := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\ndata: %s\nlease_ttl: 2s\n", nats.URL,
 			etcd.Endpoint(), data)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 			}
 		}
 	}
-	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL(), Name: "bank"})
+	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL, Name: "bank"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -252,7 +252,7 @@ func TestInABrowser(t *testing.T) {
 	b := browse(t)
 	f := openedWith(t, local.Default())
 	f.every = time.Second
-	key, err := local.ReadKey(f.market.KeyFile())
+	key, err := local.ReadKey(f.market.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,10 +260,10 @@ func TestInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crowd(t, f.market.State().HTTP, key)
+	crowd(t, f.market.State.HTTP, key)
 	write := func(text string) { b.do(nil, "Input.insertText", map[string]any{"text": text}) }
 
-	b.do(nil, "Page.navigate", map[string]any{"url": f.Address()})
+	b.do(nil, "Page.navigate", map[string]any{"url": f.Address})
 	b.shows("Token")
 	write(token)
 	b.press("Enter")
@@ -317,13 +317,13 @@ func TestInABrowser(t *testing.T) {
 	b.value("scrollTo(0, 1e6)")
 	b.picture("playground")
 	receipt := b.value("frames[0].document.querySelector('td a').getAttribute('href')")
-	b.do(nil, "Page.navigate", map[string]any{"url": f.Address() + receipt})
+	b.do(nil, "Page.navigate", map[string]any{"url": f.Address + receipt})
 	b.shows("Why each price is what it is")
 	b.named(receipt)
 
 	b.do(nil, "Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
 	for _, v := range entries(true) {
-		b.do(nil, "Page.navigate", map[string]any{"url": f.Address() + v.Path})
+		b.do(nil, "Page.navigate", map[string]any{"url": f.Address + v.Path})
 		b.shows(v.Name)
 	}
 	b.mu.Lock()

@@ -102,7 +102,7 @@ func (s *Server) takePicture(ctx context.Context) (*picture, error) {
 			parts = &copied
 		}
 	}
-	survey, err := s.watcher.Survey(ctx, parts, noParts, s.market.Money, s.market.Link.State().Domains)
+	survey, err := s.watcher.Survey(ctx, parts, noParts, s.market.Money, s.market.Link.State.Domains)
 	if err != nil {
 		return nil, err
 	}

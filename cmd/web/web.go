@@ -74,11 +74,11 @@ type Server struct {
 	mu     sync.Mutex
 	glance *time.Timer // until the hubs stop showing themselves to pages without a stream
 
-	life   context.Context // ends with the console
-	end    context.CancelFunc
-	work   sync.WaitGroup
-	at     string
-	server *http.Server
+	life    context.Context // ends with the console
+	end     context.CancelFunc
+	work    sync.WaitGroup
+	Address string // the console's URL
+	server  *http.Server
 }
 
 //go:embed html static
@@ -125,7 +125,7 @@ func Start(c Config, market *local.Lookout, log *slog.Logger) (*Server, error) {
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	s.door = newDoor(c.Data, port, secure != nil)
-	s.at = "http://" + l.Addr().String()
+	s.Address = "http://" + l.Addr().String()
 	handler := s.handler()
 	if remote == nil {
 		handler = daemon.ByLoopbackName(handler)
@@ -136,7 +136,7 @@ func Start(c Config, market *local.Lookout, log *slog.Logger) (*Server, error) {
 	l = netutil.LimitListener(l, mostConnections)
 	serve := func() error { return s.server.Serve(l) }
 	if secure != nil {
-		s.at = "https://" + l.Addr().String()
+		s.Address = "https://" + l.Addr().String()
 		serve = func() error { return s.server.ServeTLS(l, "", "") }
 	}
 	s.work.Go(func() {
@@ -176,9 +176,6 @@ func (s *Server) reachGateway() error {
 	}}
 	return nil
 }
-
-// Address is the URL of the console.
-func (s *Server) Address() string { return s.at }
 
 // Close ends the console, and what it keeps up to date.
 func (s *Server) Close() error {
@@ -285,7 +282,7 @@ func readable(r rune) rune {
 
 // write sends a page.
 func (s *Server) write(w http.ResponseWriter, status int, file string, p *page) {
-	p.Market = bus.Redact(s.market.Link.State().NATS)
+	p.Market = bus.Redact(s.market.Link.State.NATS)
 	text, err := render(file, "frame", p)
 	if err != nil {
 		s.log.Error("a page of the console cannot be made", "page", file, "err", err)

@@ -68,7 +68,7 @@ func openedWith(t *testing.T, cfg local.Config) *fair {
 		t.Fatal(err)
 	}
 	f.Server, err = Start(Config{Listen: "127.0.0.1:0", Data: f.data, Journals: f.data,
-		Gateway: f.market.State().HTTP}, at, slog.New(slog.NewTextHandler(&f.log, nil)))
+		Gateway: f.market.State.HTTP}, at, slog.New(slog.NewTextHandler(&f.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func (f *fair) visit(t *testing.T, role Role) *visitor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &visitor{t: t, at: f.Address(), Client: http.Client{Jar: jar,
+	v := &visitor{t: t, at: f.Address, Client: http.Client{Jar: jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	t.Cleanup(v.CloseIdleConnections)
 	if role != "" {
@@ -246,7 +246,7 @@ func wants(t *testing.T, at, text string, all ...string) {
 // The console of a market, as an operator, a viewer and a stranger see it.
 func TestConsole(t *testing.T) {
 	f := opened(t)
-	key, err := local.ReadKey(f.market.KeyFile())
+	key, err := local.ReadKey(f.market.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestConsole(t *testing.T) {
 			t.Errorf("the playground: %d", status)
 		}
 		status, text := stranger.get("/login")
-		if status != http.StatusOK || strings.Contains(text, f.market.State().NATS) {
+		if status != http.StatusOK || strings.Contains(text, f.market.State.NATS) {
 			t.Errorf("login: %d %s", status, text)
 		}
 		sound(t, "/login", text)

@@ -91,9 +91,9 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	want, got := ledger.NewBook(), hub.NewHistory()
 	j = tn.journal(filepath.Base(tn.dir))
 	err := errors.Join(j.Restore(got), journal.Read(tn.dir, want.ApplyFrame))
-	if err != nil || !slices.Equal(got.Book().Balances("*"), want.Balances("*")) ||
-		got.Book().Balance(ledger.Payable("a-1")) != cost/200*203 {
-		t.Errorf("%v; from a snapshot: %v\nfrom the first frame: %v", err, got.Book().Balances("*"),
+	if err != nil || !slices.Equal(got.Book.Balances("*"), want.Balances("*")) ||
+		got.Book.Balance(ledger.Payable("a-1")) != cost/200*203 {
+		t.Errorf("%v; from a snapshot: %v\nfrom the first frame: %v", err, got.Book.Balances("*"),
 			want.Balances("*"))
 	}
 }

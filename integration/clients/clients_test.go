@@ -141,14 +141,14 @@ agentd: {scrape_every: 50ms}
 			t.Error(err)
 		}
 	})
-	if key, err = local.ReadKey(m.KeyFile()); err != nil {
+	if key, err = local.ReadKey(m.KeyFile); err != nil {
 		t.Fatal(err)
 	}
-	slow, err = local.NewKey(t.Context(), m.Registry(), nil, bus.APIKey{Client: "dev", Rate: 1})
+	slow, err = local.NewKey(t.Context(), m.Registry, nil, bus.APIKey{Client: "dev", Rate: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, m.State().HTTP + "/v1", key, slow
+	return m, m.State.HTTP + "/v1", key, slow
 }
 
 // Each client's own quick-start, a stream, a tool call, usage, an error, a request that is put off: by base
@@ -169,7 +169,7 @@ func TestClients(t *testing.T) {
 			c := exec.CommandContext(ctx, with, script)
 			c.Env = append(os.Environ(), "OPENAI_BASE_URL="+url, "OPENAI_API_KEY="+key,
 				"ANTHROPIC_BASE_URL="+strings.TrimSuffix(url, "/v1"), "ANTHROPIC_API_KEY="+key,
-				"SLOW_API_KEY="+slow, "SOUK_NATS="+m.State().NATS, "SOUK_CREDS="+m.CredsFile())
+				"SLOW_API_KEY="+slow, "SOUK_NATS="+m.State.NATS, "SOUK_CREDS="+m.CredsFile)
 			out, err := c.CombinedOutput()
 			var exit *exec.ExitError
 			switch {

@@ -69,7 +69,7 @@ func TestBehindProxies(t *testing.T) {
 			said, _ := exec.Command(program, cmp.Or(version, "-v")).CombinedOutput()
 			t.Logf("%s", bytes.TrimSpace(said))
 			m, engine := behind(t, p.header)
-			key, err := local.ReadKey(m.KeyFile())
+			key, err := local.ReadKey(m.KeyFile)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestBehindProxies(t *testing.T) {
 			dir := t.TempDir()
 			pair, pool := certificate(t, dir)
 			port := free(t)
-			_, gateway, _ := net.SplitHostPort(strings.TrimPrefix(m.State().HTTP, "http://"))
+			_, gateway, _ := net.SplitHostPort(strings.TrimPrefix(m.State.HTTP, "http://"))
 			for _, r := range [][2]string{
 				{"127.0.0.1:8080", "127.0.0.1:" + gateway}, {"port_value: 8080", "port_value: " + gateway},
 				{"127.0.0.2:8080", "127.0.0.2:" + gateway}, {"900s", "2s"},
@@ -323,10 +323,10 @@ func (c *proxied) streams(m *local.Market, engine *pausing) {
 			}
 		}
 		if leaves {
-			before := m.Gateway().Stats().Left
+			before := m.Gateway.Stats().Left
 			leave()
 			bustest.Eventually(t, "the gateway sees that its client has left", func() bool {
-				s := m.Gateway().Stats()
+				s := m.Gateway.Stats()
 				return s.Left > before && s.Open == 0
 			})
 			continue

@@ -92,7 +92,7 @@ func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
 		t.Fatal(line, err) // it was admitted
 	}
 	from.ReadString('\n')
-	if err := h.Registry().Delete(t.Context(), bus.APIKeyKey("late")); err != nil {
+	if err := h.Registry.Delete(t.Context(), bus.APIKeyKey("late")); err != nil {
 		t.Fatal(err)
 	}
 	h.until("the key is good no more",

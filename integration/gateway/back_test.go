@@ -27,7 +27,7 @@ func several(n, tokens int, more string) string {
 func (h *house) account(client string, millionths int64) string {
 	h.t.Helper()
 	amount := market.Credits(millionths * 1000)
-	if _, err := h.Link().Fund(h.t.Context(), client, amount, client); err != nil {
+	if _, err := h.Link.Fund(h.t.Context(), client, amount, client); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.newKey(bus.APIKey{ID: client, Client: client})

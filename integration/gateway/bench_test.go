@@ -36,7 +36,7 @@ func body(more string) string {
 }
 
 func (h *house) client(b testing.TB) *client.Client {
-	cl, err := h.Link().Client("dev")
+	cl, err := h.Link.Client("dev")
 	if err != nil {
 		b.Fatal(err)
 	}

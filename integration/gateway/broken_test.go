@@ -54,7 +54,7 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 		then                   func(h *house, stop context.CancelFunc, client string)
 	}{
 		{"its key is revoked", chats, words(""), "", func(h *house, _ context.CancelFunc, client string) {
-			if err := h.Registry().Delete(t.Context(), bus.APIKeyKey(client)); err != nil {
+			if err := h.Registry.Delete(t.Context(), bus.APIKeyKey(client)); err != nil {
 				t.Fatal(err)
 			}
 		}},

@@ -294,11 +294,11 @@ clients: {dev: 10}
 	if h.captured("dev") != 0 {
 		t.Error("money of its owner was spent beside it")
 	}
-	if err := local.RevokeKey(t.Context(), h.Registry(), h.Link().Budget, "k1"); err != nil {
+	if err := local.RevokeKey(t.Context(), h.Registry, h.Link.Budget, "k1"); err != nil {
 		t.Fatal(err)
 	}
 	h.until("what is left is back", func() bool {
-		mine, err := h.Link().Balance(t.Context(), "dev")
+		mine, err := h.Link.Balance(t.Context(), "dev")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +355,7 @@ func TestAConnectionWithSeveralKeys(t *testing.T) {
 			t.Errorf("with the key of %s: %d and %d models", step.whoseIt, status, models)
 		}
 	}
-	if err := h.Registry().Delete(t.Context(), bus.APIKeyKey("narrow")); err != nil {
+	if err := h.Registry.Delete(t.Context(), bus.APIKeyKey("narrow")); err != nil {
 		t.Fatal(err)
 	}
 	h.until("the key is gone", func() bool { status, _ := ask(narrow); return status == 401 })

@@ -65,7 +65,7 @@ func start(t testing.TB, yaml string) *house {
 			t.Fatal(err)
 		}
 		begin()
-		h.at = h.State().HTTP
+		h.at = h.State.HTTP
 	}
 	t.Cleanup(func() {
 		if err := h.Err(); err != nil {
@@ -84,10 +84,10 @@ func start(t testing.TB, yaml string) *house {
 			}
 		}
 	})
-	if h.key, err = local.ReadKey(h.KeyFile()); err != nil {
+	if h.key, err = local.ReadKey(h.KeyFile); err != nil {
 		t.Fatal(err)
 	}
-	h.at = h.State().HTTP
+	h.at = h.State.HTTP
 	*h.canaries = append(*h.canaries, h.key[len("sk-souk-")+10:])
 	return h
 }
@@ -100,7 +100,7 @@ func (h *house) searchFiles() {
 	}
 	for path, text := range texts {
 		for _, c := range (*h.canaries)[1:] {
-			if path != h.KeyFile() && bytes.Contains(text, []byte(c)) {
+			if path != h.KeyFile && bytes.Contains(text, []byte(c)) {
 				h.t.Errorf("%s has a key", path)
 			}
 		}
@@ -110,7 +110,7 @@ func (h *house) searchFiles() {
 // newKey makes a key.
 func (h *house) newKey(k bus.APIKey) string {
 	h.t.Helper()
-	secret, err := local.NewKey(h.t.Context(), h.Registry(), h.Link().Budget, k)
+	secret, err := local.NewKey(h.t.Context(), h.Registry, h.Link.Budget, k)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestAWholeAnswer(t *testing.T) {
 	if o := text.object(t); text.status != 200 || o.Object != "text_completion" || o.Choices[0].Text == "" {
 		t.Errorf("%d %s", text.status, text.body)
 	}
-	if s := h.Gateway().Stats(); s.Wholes != 2 || s.Open != 0 {
+	if s := h.Gateway.Stats(); s.Wholes != 2 || s.Open != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -57,11 +57,11 @@ func (h *house) withDeps(l net.Listener, change func(*gateway.Config), as func(*
 	c := gateway.Default()
 	c.ID = "second"
 	change(&c)
-	creds, err := h.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: c.ID}, time.Now())
+	creds, err := h.Keys.Ensure(bus.RoleGateway, bus.IDs{Name: c.ID}, time.Now())
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	b, err := natsbus.Connect(natsbus.Config{URL: h.State().NATS, Name: c.ID, Creds: natsauth.File(creds)})
+	b, err := natsbus.Connect(natsbus.Config{URL: h.State.NATS, Name: c.ID, Creds: natsauth.File(creds)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (h *house) withDeps(l net.Listener, change func(*gateway.Config), as func(*
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	d := gateway.Deps{Bus: b, Registry: h.Registry(), Listener: l, TLS: secure,
+	d := gateway.Deps{Bus: b, Registry: h.Registry, Listener: l, TLS: secure,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	as(&d)
 	s, stop := running(h.t, c, d)
@@ -272,13 +272,13 @@ func TestWhoLeavesCancels(t *testing.T) {
 			h.until(name+": the slot is taken", func() bool { return h.Free() == free-1 })
 			begun := time.Now()
 			leaves()
-			h.until(name+": the gateway has let go", func() bool { return h.Gateway().Stats().Open == 0 })
+			h.until(name+": the gateway has let go", func() bool { return h.Gateway.Stats().Open == 0 })
 			took := time.Since(begun)
 			h.until(name+": the slot is free", func() bool { return h.Free() == free })
 			return took
 		})
 	}
-	if s := h.Gateway().Stats(); s.Left != left || s.Cut[bus.CodeCancelled] != left {
+	if s := h.Gateway.Stats(); s.Left != left || s.Cut[bus.CodeCancelled] != left {
 		t.Errorf("after %d: %+v", left, s)
 	}
 }
@@ -310,12 +310,12 @@ func TestAKeyIsRevokedInTheMiddleOfAStream(t *testing.T) {
 			all = append(all, r)
 		}
 		if name == "revoked" {
-			if err := h.Registry().Delete(t.Context(), bus.APIKeyKey(k.ID)); err != nil {
+			if err := h.Registry.Delete(t.Context(), bus.APIKeyKey(k.ID)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if name == "replaced" {
-			if _, err := local.RotateKey(t.Context(), h.Registry(), k.ID, time.Second); err != nil {
+			if _, err := local.RotateKey(t.Context(), h.Registry, k.ID, time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -344,7 +344,7 @@ func TestAKeyIsRotated(t *testing.T) {
 	h := start(t, one)
 	before := h.newKey(bus.APIKey{ID: "k", Client: "dev"})
 	status := func(key string) int { return h.do("GET", "/v1/models", "", key).status }
-	after, err := local.RotateKey(t.Context(), h.Registry(), "k", time.Hour)
+	after, err := local.RotateKey(t.Context(), h.Registry, "k", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func TestAKeyIsRotated(t *testing.T) {
 	if got := status(before); got != 200 {
 		t.Errorf("the one before: %d", got)
 	}
-	last, err := local.RotateKey(t.Context(), h.Registry(), "k", 0)
+	last, err := local.RotateKey(t.Context(), h.Registry, "k", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -513,7 +513,7 @@ func TestServedOnce(t *testing.T) {
 			t.Errorf("of another key: %d %s", mine.status, mine.body)
 		}
 	}
-	if s := h.Gateway().Stats(); s.Wholes != 2 || s.Streams != 2 {
+	if s := h.Gateway.Stats(); s.Wholes != 2 || s.Streams != 2 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -564,7 +564,7 @@ func TestServedOnceOnItsTerms(t *testing.T) {
 			t.Errorf("%q: %d %s", beside, r.status, r.body)
 		}
 	}
-	after, err := local.RotateKey(t.Context(), h.Registry(), "turning", time.Hour)
+	after, err := local.RotateKey(t.Context(), h.Registry, "turning", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +574,7 @@ func TestServedOnceOnItsTerms(t *testing.T) {
 	if r := ask(after, chat(``), terms...); r.status != 200 || r.body != first.body {
 		t.Errorf("by the key's next secret: %d %s", r.status, r.body)
 	}
-	if s := h.Gateway().Stats(); s.Wholes != 1 {
+	if s := h.Gateway.Stats(); s.Wholes != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -712,7 +712,7 @@ func TestPaidIsTaken(t *testing.T) {
 		paid += one
 	}
 	h.until("all is settled", func() bool {
-		funds, err := h.Link().Holdings(t.Context(), "dev")
+		funds, err := h.Link.Holdings(t.Context(), "dev")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func TestAQuoteForALargeBody(t *testing.T) {
 	if r.status != 200 || !strings.Contains(r.body, `"would_win":true`) {
 		t.Errorf("%d %.300s", r.status, r.body)
 	}
-	c, err := h.Link().Client("dev")
+	c, err := h.Link.Client("dev")
 	if err != nil {
 		t.Fatal(err)
 	}

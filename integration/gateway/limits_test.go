@@ -194,13 +194,13 @@ func TestAKeyThatIsYoung(t *testing.T) {
 	}
 	secret := h.newKey(bus.APIKey{ID: "young", Client: local.FirstClient})
 	hears(asks(secret), 200)
-	if secret, err = local.RotateKey(t.Context(), h.Registry(), "young", 0); err != nil {
+	if secret, err = local.RotateKey(t.Context(), h.Registry, "young", 0); err != nil {
 		t.Fatal(err)
 	}
 	hears(asks(secret), 200)
 
 	gone := h.newKey(bus.APIKey{ID: "gone", Client: local.FirstClient})
-	if err := local.RevokeKey(t.Context(), h.Registry(), h.Link().Budget, "gone"); err != nil {
+	if err := local.RevokeKey(t.Context(), h.Registry, h.Link.Budget, "gone"); err != nil {
 		t.Fatal(err)
 	}
 	if status := <-asks(gone); status != 401 {

@@ -147,8 +147,8 @@ func TestLinesOfRequestsThatAreRepeatedOrLeft(t *testing.T) {
 // Who asks by NATS has a line by the door; what a gateway asks for has its own alone.
 func TestALineForATaskByNATS(t *testing.T) {
 	h := start(t, one)
-	b, err := natsbus.Connect(natsbus.Config{URL: h.State().NATS, Name: "dev",
-		Creds: natsauth.File(h.CredsFile())})
+	b, err := natsbus.Connect(natsbus.Config{URL: h.State.NATS, Name: "dev",
+		Creds: natsauth.File(h.CredsFile)})
 	if err != nil {
 		t.Fatal(err)
 	}

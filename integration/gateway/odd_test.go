@@ -48,7 +48,7 @@ clients: {dev: 10}
 			t.Error(err)
 		}
 	})
-	key, err := local.ReadKey(m.KeyFile())
+	key, err := local.ReadKey(m.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (s *stall) post(path, body string) (status int, header http.Header, text st
 
 func (s *stall) left() string {
 	s.t.Helper()
-	b, err := s.Link().Balance(s.t.Context(), local.FirstClient)
+	b, err := s.Link.Balance(s.t.Context(), local.FirstClient)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (s *stall) ask(key, method, path, body string, header ...string) (status in
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, s.State().HTTP+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, s.State.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (s *stall) ask(key, method, path, body string, header ...string) (status in
 // or at another endpoint, resumed from where nothing is, and by who does not own it.
 func TestOneKeyOfTwoTenants(t *testing.T) {
 	s := openStall(t)
-	theirs, err := local.NewKey(t.Context(), s.Registry(), s.Link().Budget,
+	theirs, err := local.NewKey(t.Context(), s.Registry, s.Link.Budget,
 		bus.APIKey{ID: "theirs", Client: local.FirstClient})
 	if err != nil {
 		t.Fatal(err)

@@ -174,9 +174,9 @@ func TestAResponseGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if leaves {
-			before := h.Gateway().Stats().Left
+			before := h.Gateway.Stats().Left
 			leave()
-			h.until("the gateway has seen it leave", func() bool { return h.Gateway().Stats().Left > before })
+			h.until("the gateway has seen it leave", func() bool { return h.Gateway.Stats().Left > before })
 		}
 		whole := h.do("GET", "/v1/streams/"+first.Header.Get("X-Souk-Task"), "", h.key)
 		events := responseEvents(t, whole.body)

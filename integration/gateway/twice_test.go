@@ -38,7 +38,7 @@ func TestWhatWasRefusedInPartIsNotBoughtAtAnotherGateway(t *testing.T) {
 		if holds < 1 || holds > 2 || given {
 			t.Fatalf("%s: %d tasks were bought: %d %.300s", client, holds, first.status, first.body)
 		}
-		if _, err := h.Link().Fund(t.Context(), client, market.Credits(1e9), "more-"+client); err != nil {
+		if _, err := h.Link.Fund(t.Context(), client, market.Credits(1e9), "more-"+client); err != nil {
 			t.Fatal(err)
 		}
 		again := second.do("POST", "/v1/chat/completions", body, key, c.header, c.name)

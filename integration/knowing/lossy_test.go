@@ -239,7 +239,7 @@ func (f *follower) apply(out kvevent.Out) {
 	}
 	log := f.e.log[max(0, len(f.e.log)-f.keep):]
 	for _, h := range log {
-		if h.seq >= out.From && f.order.Asking() {
+		if h.seq >= out.From && f.order.Asking {
 			f.live()
 			if f.chance(60) {
 				f.apply(f.order.ReplayEnd(false)) // it falls silent
@@ -248,7 +248,7 @@ func (f *follower) apply(out kvevent.Out) {
 			f.apply(f.order.Replayed(h.seq, h.payload))
 		}
 	}
-	if f.order.Asking() {
+	if f.order.Asking {
 		f.apply(f.order.ReplayEnd(true))
 	}
 }

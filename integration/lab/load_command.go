@@ -137,7 +137,7 @@ func (f *loadFlags) dial() (*local.Link, error) {
 		return nil, err
 	}
 	if len(f.pids) == 0 && f.market.NATS == "" {
-		f.Processes = processesOf(f.market.Data, link.State())
+		f.Processes = processesOf(f.market.Data, link.State)
 	}
 	return link, nil
 }

@@ -164,7 +164,7 @@ func readAnswer(t *testing.T, rng *rand.Rand) {
 	}
 	what := fmt.Sprintf("whole %v, tail %v, %d chunks", d.Task.Whole, d.Task.Tail, n)
 	if r := m.Result(); !m.Over() || r == nil || r.Code != "" {
-		t.Fatalf("%s: over %v, %+v, %v", what, m.Over(), r, m.Err())
+		t.Fatalf("%s: over %v, %+v, %v", what, m.Over(), r, m.Err)
 	}
 	if read.text.String() != text.String() || !slices.Equal(read.tokens, tokens) || read.count != n {
 		t.Fatalf("%s: %d bytes and %v, want %d and %v", what, read.text.Len(), read.tokens, text.Len(), tokens)

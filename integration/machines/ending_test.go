@@ -46,7 +46,7 @@ func (e *economy) rebornBank() {
 	e.bank = treasury.New(treasury.Default(), func() [16]byte { return [16]byte{byte(e.r.Uint32())} })
 	for i := range e.frames[ledger.Treasury] {
 		f := &e.frames[ledger.Treasury][i]
-		if err := e.bank.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)); err != nil {
+		if err := e.bank.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)); err != nil {
 			e.t.Fatal(err)
 		}
 	}

@@ -197,7 +197,7 @@ func (e *economy) durable(journal string, f ledger.Frame) {
 func (e *economy) settle() {
 	r := e.bank.Ready()
 	if len(r.Records) > 0 {
-		f, err := e.bank.Book().Seal(1, e.now.UnixNano(), r.Records)
+		f, err := e.bank.Book.Seal(1, e.now.UnixNano(), r.Records)
 		if err != nil {
 			e.t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func (e *economy) settle() {
 		reply := a.Reply
 		if to, ok := a.To.(asker); ok {
 			if to.hub != nil {
-				reply.Mark = markOf(e.bank.Book(), e.bank.Closed(), stored)
+				reply.Mark = markOf(e.bank.Book, e.bank.Closed(), stored)
 				reply = *asAnswered(reply, e.bytes[to.hub.name])
 				e.judge(to.hub, to.op, to.req, &reply)
 			}
@@ -371,17 +371,17 @@ const lively = 3 * bus.FundsEvery
 // judge: nobody is refused for funds while idle money lies at another hub that lives, and has since it was
 // asked for (I29).
 func (e *economy) judge(h *shop, op string, q bus.FundsRequest, m *bus.FundsReply) {
-	if e.bank.Book().LastReturn(h.name) > q.Returned {
+	if e.bank.Book.LastReturn(h.name) > q.Returned {
 		q.Least = q.Needs // it has given back what it had
 	}
 	if m.Code != bus.CodeInsufficientFunds || q.Ahead || op != bus.OpAllot {
 		return
 	}
 	// now: more may have been granted since the answer, in the same turn
-	most, _ := e.bank.Book().Prepaid(q.Client)
+	most, _ := e.bank.Book.Prepaid(q.Client)
 	for _, other := range e.hubs {
 		if other != h {
-			most += e.bank.Book().Allotted(q.Client, other.name)
+			most += e.bank.Book.Allotted(q.Client, other.name)
 		}
 	}
 	if _, said, ok := strings.Cut(m.Message, "hubs have at most "); ok {

@@ -194,7 +194,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 func (e *job) find(then func(hub string, all bool)) {
 	d := e.d
 	e.heard = d.table
-	hubs := d.table.Hubs()
+	hubs := d.table.Hubs
 	placed := e.again || classifier.MayBePlaced(e.t, e.since, d.w.now)
 	missed := placed && d.table.Misses(d.w.now, classifier.FirstSent(e.t, e.since))
 	left, all, done := len(hubs), len(hubs) > 0 && !missed, false
@@ -450,7 +450,7 @@ func (r *readerPart) do() {
 		r.submit(out.Submit)
 	}
 	if r.m.Over() && !r.over {
-		r.over, r.end, r.err = true, r.m.Result(), r.m.Err()
+		r.over, r.end, r.err = true, r.m.Result(), r.m.Err
 	}
 	r.due++
 	if due := r.due; !out.Wake.IsZero() && !r.over {

@@ -55,7 +55,7 @@ func (b *bankPart) start() {
 		return s
 	})
 	for i, f := range b.frames {
-		if err := b.bank.Past().Apply(uint64(b.heads[i][0]), b.heads[i][1], f); err != nil {
+		if err := b.bank.Past.Apply(uint64(b.heads[i][0]), b.heads[i][1], f); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -123,7 +123,7 @@ func (b *bankPart) serve() {
 	}
 	r := b.bank.Ready()
 	if len(r.Records) > 0 {
-		f, err := b.bank.Book().Seal(b.epoch, w.now.UnixNano(), r.Records)
+		f, err := b.bank.Book.Seal(b.epoch, w.now.UnixNano(), r.Records)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func (b *bankPart) serve() {
 	b.on(sync, func() {
 		b.durable()
 		var effects []func()
-		mark := markOf(b.bank.Book(), b.bank.Closed(), b.frames)
+		mark := markOf(b.bank.Book, b.bank.Closed(), b.frames)
 		for _, a := range r.Answers {
 			if a.To.(paper).req.Hub != "" {
 				a.Reply.Mark = mark
@@ -178,7 +178,7 @@ func (b *bankPart) serve() {
 
 func (b *bankPart) handle(p paper) {
 	w := b.w
-	ended := p.op == bus.OpReturn && b.bank.Book().Closed(p.req.Hub)
+	ended := p.op == bus.OpReturn && b.bank.Book.Closed(p.req.Hub)
 	if !ended && !b.bank.Doubts(p.op, p.req) {
 		q := asHeard(*p.req, b.frames)
 		b.bank.Handle(p.op, &q, p, true)

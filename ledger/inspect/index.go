@@ -100,7 +100,7 @@ func (s *Source) segment(ctx context.Context, x *journal.Segment, r *run,
 			return f(fact)
 		})
 	})
-	if err != nil || x.Next == 0 || r.reader.Sum() != x.Through {
+	if err != nil || x.Next == 0 || r.reader.Sum != x.Through {
 		return nil, err
 	}
 	return brief.Bytes(), nil

@@ -252,7 +252,7 @@ func (s *Source) reading(ctx context.Context, first uint64) *ledger.Reading {
 
 // span calls f with the bytes of each frame that a reader has, up to one, or, for 0, to the journal's end.
 func (s *Source) span(ctx context.Context, r *journal.Reader, until uint64, f func(data []byte) error) error {
-	for until == 0 || r.Frames()+1 < until {
+	for until == 0 || r.Frames+1 < until {
 		e, err := r.Next()
 		if err == io.EOF {
 			return nil

@@ -206,7 +206,7 @@ func (j *Journal) clear(segs []segment) error {
 	if err = cmp.Or(err, unlocked); err != nil { // what check finds in the place of a segment says more
 		return err
 	}
-	if r.last > 0 {
+	if r.Frames > 0 {
 		f, err := last.Frame()
 		if err != nil {
 			return err

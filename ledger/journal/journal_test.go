@@ -391,7 +391,7 @@ func TestAFlippedBitIsFoundEverywhere(t *testing.T) {
 // drain reads what is in the reader's buffer, without looking at the disk.
 func drain(r *Reader) (n int, err error) {
 	for {
-		rec, gap := readRecord(r.buf[r.off:], r.off, r.crc)
+		rec, gap := readRecord(r.buf[r.off:], r.off, r.Sum)
 		if gap != nil {
 			if d := r.judge(r.buf[r.off:], gap); d != nil {
 				return n, d
@@ -528,11 +528,11 @@ func TestAReaderFollowsALiveWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	written := false
-	for r.Frames() < n {
+	for r.Frames < n {
 		e, err := r.Next()
 		switch {
 		case err == io.EOF && written:
-			t.Fatalf("%d frames at the end, want %d", r.Frames(), n)
+			t.Fatalf("%d frames at the end, want %d", r.Frames, n)
 		case err == io.EOF:
 			select {
 			case err := <-done:
@@ -730,7 +730,7 @@ func FuzzReadRecord(f *testing.F) {
 	f.Add(b[16:200], uint32(7))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, uint32(0))
 	f.Fuzz(func(t *testing.T, b []byte, crc uint32) {
-		r := &Reader{segs: []segment{{}}, buf: b, crc: crc}
+		r := &Reader{segs: []segment{{}}, buf: b, Sum: crc}
 		drain(r)
 	})
 }

@@ -70,7 +70,7 @@ func (j *Journal) gone(t *tail) error {
 			}
 		}
 	}
-	switch own := err == io.EOF && r.last == end && sum == j.end; {
+	switch own := err == io.EOF && r.Frames == end && sum == j.end; {
 	case !own && (err == io.EOF || errors.Is(err, ErrDamaged) || errors.Is(err, os.ErrNotExist)):
 		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, t.name, end)
 	case !own:

@@ -23,7 +23,7 @@ type Tree struct {
 	in    *Reader // nil: it is to be opened
 	frame uint64
 	tree  tree.Tree
-	kept  []Kept
+	Kept  []Kept // the oldest first
 	due   []Kept // of them, what the log has still to reach
 	// of them, what it was not compared with, as the hashes beside it begin the tree
 	trusted []Kept
@@ -52,7 +52,7 @@ func (j *Journal) Tree() (*Tree, error) {
 	for _, w := range wrong {
 		j.cfg.Log.Warn("a checkpoint cannot be read and is left out", "journal", j.dir, "err", w)
 	}
-	t := &Tree{j: j, kept: kept, due: kept}
+	t := &Tree{j: j, Kept: kept, due: kept}
 	if t.files, err = openHashes(j.dir, true); err != nil {
 		j.cfg.Log.Warn("the hashes of the journal's tree cannot lie beside it: each start reads it whole, and proofs "+
 			"are made of its frames", "journal", j.dir, "err", err)
@@ -88,7 +88,7 @@ func (t *Tree) Grow(stop <-chan struct{}) (tree.Head, error) {
 	until, _, _ := t.j.Last()
 	pace, begun := pacer(stop), time.Now()
 	if t.wrong && !t.anew {
-		t.in, t.frame, t.tree, t.due = nil, 0, tree.Tree{}, t.kept
+		t.in, t.frame, t.tree, t.due = nil, 0, tree.Tree{}, t.Kept
 		t.pending, t.counts, t.written, t.anew = nil, nil, tree.Head{}, true
 	}
 	for t.frame < until {
@@ -234,14 +234,11 @@ func (t *Tree) Keep(frame uint64, note []byte) (err error) {
 	if err := t.j.Held(); err != nil {
 		return err // the directory there is another's
 	}
-	if t.kept, err = keep(t.j.dir, t.kept, frame, note); err != nil {
+	if t.Kept, err = keep(t.j.dir, t.Kept, frame, note); err != nil {
 		return fmt.Errorf("journal %s: a checkpoint: %w", t.j.dir, err)
 	}
 	return nil
 }
-
-// Kept returns the checkpoints that are kept, the oldest first.
-func (t *Tree) Kept() []Kept { return t.kept }
 
 // Close closes the files of the hashes.
 func (t *Tree) Close() error { return t.files.Close() }

@@ -104,7 +104,7 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 		})
 	}
 	if err == io.EOF && n < c.Size {
-		return Difference{Record: n, Frame: r.last}, nil
+		return Difference{Record: n, Frame: r.Frames}, nil
 	}
 	if err == nil && !found || err == io.EOF {
 		err = ErrUnknown

@@ -28,9 +28,9 @@ type Reader struct {
 	complete bool
 	off      int64  // of the next record in the segment
 	head     int    // records of the segment's head that were read
-	crc      uint32 // of everything before
+	Sum      uint32 // of everything before
 	before   uint32 // that of the record read last
-	last     uint64 // frame read last
+	Frames   uint64 // frame read last
 	epoch    int64
 
 	witnesses []witness
@@ -59,9 +59,9 @@ func (r *Reader) begin(most int64) error {
 		return err
 	}
 	if r.cur > 0 {
-		r.last = r.segs[r.cur].first - 1
+		r.Frames = r.segs[r.cur].first - 1
 		if head, ok := parseRecord(r.buf[min(8, len(r.buf)):], true); ok && head.kind == typeCRC {
-			r.crc = head.crc
+			r.Sum = head.crc
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func (r *Reader) Next() (Entry, error) {
 	// that there is.
 	sizes := [...]int64{piece, maxSegment}
 	for more := sizes[:]; ; {
-		rec, gap := readRecord(r.rest(), r.off, r.crc)
+		rec, gap := readRecord(r.rest(), r.off, r.Sum)
 		if gap == nil {
 			e, ok, err := r.take(rec)
 			if err != nil || ok {
@@ -148,9 +148,9 @@ var heads = [...]uint64{typeCRC, typeMetadata, typeSnapshot}
 // judge decides what the bytes behind the last record of the last segment are.
 func (r *Reader) judge(rest []byte, gap *fault) *Damage {
 	if r.head < len(r.heads()) {
-		return &Damage{Offset: r.off, After: r.last, Found: gap.why}
+		return &Damage{Offset: r.off, After: r.Frames, Found: gap.why}
 	}
-	return judgeTail(rest, r.off, r.last, gap)
+	return judgeTail(rest, r.off, r.Frames, gap)
 }
 
 // take uses up a record; ok if it was a frame.
@@ -173,13 +173,13 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		switch {
 		case !ok:
 			return e, false, r.damage("an entry that holds no frame")
-		case e.Seq != r.last+1:
-			return e, false, r.damage(fmt.Sprintf("frame %d, where frame %d follows", e.Seq, r.last+1))
+		case e.Seq != r.Frames+1:
+			return e, false, r.damage(fmt.Sprintf("frame %d, where frame %d follows", e.Seq, r.Frames+1))
 		case e.Epoch < r.epoch:
 			return e, false, r.damage(fmt.Sprintf("frame %d of epoch %d after epoch %d", e.Seq, e.Epoch,
 				r.epoch))
 		}
-		r.last, r.epoch = e.Seq, e.Epoch
+		r.Frames, r.epoch = e.Seq, e.Epoch
 	case typeCRC:
 		if len(rec.data) > 0 {
 			return e, false, r.damage("a checksum with data")
@@ -202,7 +202,7 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	}
 	r.off += rec.size
-	r.before, r.crc = r.crc, rec.crc
+	r.before, r.Sum = r.Sum, rec.crc
 	if ok && len(r.witnesses) > 0 {
 		r.witnessed(e)
 	}
@@ -226,14 +226,14 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 			}
 		}
 		if !allZero(r.rest()) {
-			if _, gap = readRecord(r.rest(), r.off, r.crc); gap == nil {
+			if _, gap = readRecord(r.rest(), r.off, r.Sum); gap == nil {
 				return true, nil
 			}
 			return false, r.damage(gap.why)
 		}
-		if next := segs[r.cur+1]; next.first != r.last+1 {
+		if next := segs[r.cur+1]; next.first != r.Frames+1 {
 			return false, r.damage(fmt.Sprintf("the next segment begins with frame %d, where frame %d "+
-				"follows", next.first, r.last+1))
+				"follows", next.first, r.Frames+1))
 		}
 		r.cur++
 		r.off, r.head = 0, 0
@@ -253,21 +253,15 @@ func (r *Reader) end(gap *fault) (more bool, err error) {
 		if err := r.load(maxSegment); err != nil {
 			return false, err
 		}
-		if _, gap = readRecord(r.rest(), r.off, r.crc); gap == nil {
+		if _, gap = readRecord(r.rest(), r.off, r.Sum); gap == nil {
 			return true, nil
 		}
 	}
 }
 
 func (r *Reader) damage(found string) error {
-	return &Damage{Segment: r.segs[r.cur].path, Offset: r.off, After: r.last, Found: found}
+	return &Damage{Segment: r.segs[r.cur].path, Offset: r.off, After: r.Frames, Found: found}
 }
-
-// Frames returns the number of frames read so far.
-func (r *Reader) Frames() uint64 { return r.last }
-
-// Sum returns the checksum of all that was read and is before it, as the next segment begins with.
-func (r *Reader) Sum() uint32 { return r.crc }
 
 // Each calls f with all that Next returns, to the end of what is written by now.
 func (r *Reader) Each(f func(Entry) error) error {

@@ -38,10 +38,10 @@ func Segments(dir string, from uint64) (all []Segment, err error) {
 			return nil, err
 		}
 		if n := len(all); n > 0 {
-			all[n-1].Next, all[n-1].Through = segs[k].first, r.crc
+			all[n-1].Next, all[n-1].Through = segs[k].first, r.Sum
 		}
 		all = append(all, Segment{Path: segs[k].path, Bytes: info.Size(), First: max(1, segs[k].first),
-			Before: r.crc})
+			Before: r.Sum})
 	}
 	return all, err
 }
@@ -103,7 +103,7 @@ func lastThat(segs []segment, is func(Entry) (is, said bool)) int {
 func begins(segs []segment, k int, most int64, is func(Entry) (is, said bool)) (yes, said bool) {
 	r := &Reader{wal: filepath.Dir(segs[k].path), segs: segs, cur: k}
 	for err := r.begin(most); err == nil && !said; {
-		rec, gap := readRecord(r.rest(), r.off, r.crc)
+		rec, gap := readRecord(r.rest(), r.off, r.Sum)
 		if gap != nil {
 			break
 		}

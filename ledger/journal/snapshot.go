@@ -167,7 +167,7 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 		}
 		if !fits {
 			j.ignored(path, fmt.Errorf("it follows a frame %d that this journal, with %d frames, does "+
-				"not have", s.seq, r.last))
+				"not have", s.seq, r.Frames))
 			continue
 		}
 		if path != "" {
@@ -180,7 +180,7 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 
 // follows reports whether the snapshot follows the entry that the reader has just read.
 func (s *snapshot) follows(e Entry, r *Reader) bool {
-	return e.Seq == s.seq && e.Epoch == s.epoch && r.crc == s.chain
+	return e.Seq == s.seq && e.Epoch == s.epoch && r.Sum == s.chain
 }
 
 // Restore implements [ledger.Journal]. It ends before the first Append.
@@ -262,7 +262,7 @@ func (j *Journal) feed(r ledger.Replica, s *snapshot, until uint64, pace func() 
 		if err != nil {
 			return nil, 0, err
 		}
-		now.seq, now.epoch, now.chain = e.Seq, e.Epoch, in.crc
+		now.seq, now.epoch, now.chain = e.Seq, e.Epoch, in.Sum
 		if e.Seq <= from {
 			if e.Seq == from && !s.follows(e, in) {
 				return nil, 0, &misfit{fmt.Errorf("it follows another frame %d", from)}

@@ -25,11 +25,11 @@ func (r *Reader) Tail() (note string, err error) {
 		if w.err != nil {
 			return "", w.err
 		}
-		if w.seq > r.last {
-			return "", &Damage{Segment: w.path, After: r.last,
+		if w.seq > r.Frames {
+			return "", &Damage{Segment: w.path, After: r.Frames,
 				Found: fmt.Sprintf("a snapshot of the journal up to frame %d, and the journal ends with "+
 					"frame %d",
-					w.seq, r.last)}
+					w.seq, r.Frames)}
 		}
 	}
 	for try := 0; ; try++ { // a writer at work may be in the middle of a record
@@ -41,7 +41,7 @@ func (r *Reader) Tail() (note string, err error) {
 			return "", err
 		}
 		rest := r.rest()
-		_, gap := readRecord(rest, r.off, r.crc)
+		_, gap := readRecord(rest, r.off, r.Sum)
 		if gap == nil || len(segs) > r.cur+1 {
 			return "", nil // there are more frames by now
 		}
@@ -64,7 +64,7 @@ func (r *Reader) behind(rest []byte) (note string, err error) {
 		at = slices.IndexFunc(rest, func(b byte) bool { return b != 0 })
 	}
 	damage := func(offset int64, format string, args ...any) error {
-		return &Damage{Segment: path, Offset: offset, After: r.last, Found: fmt.Sprintf(format, args...)}
+		return &Damage{Segment: path, Offset: offset, After: r.Frames, Found: fmt.Sprintf(format, args...)}
 	}
 	if at >= 0 {
 		where := r.off + int64(at)
@@ -81,12 +81,12 @@ func (r *Reader) behind(rest []byte) (note string, err error) {
 		case at >= 8 && where/sector == r.off/sector:
 			return "", damage(where,
 				"bytes that are not zero behind a record that is not there, in one sector with it")
-		case lacksEnd(rest, r.off, r.crc):
+		case lacksEnd(rest, r.off, r.Sum):
 			return "", damage(r.off, "a frame whose end mark is wrong")
 		}
 		return fmt.Sprintf("level 0: %s: behind frame %d, from byte %d on, are %d bytes of no whole frame: "+
 			"a write that a crash tore, which the next start trims, or the last write is damaged",
-			path, r.last, r.off, size), nil
+			path, r.Frames, r.off, size), nil
 	}
 	if len(rest) == 0 && r.off >= segmentBytes {
 		return fmt.Sprintf("level 0: %s is full, and the next segment is not here: it is missing, or was "+
@@ -102,7 +102,7 @@ func (r *Reader) whole(size int64) error {
 	if size >= segmentBytes {
 		return nil
 	}
-	return &Damage{Segment: path, Offset: size, After: r.last,
+	return &Damage{Segment: path, Offset: size, After: r.Frames,
 		Found: fmt.Sprintf("the end of the file, where %d bytes were allocated: what was behind is not here",
 			segmentBytes)}
 }
@@ -153,7 +153,7 @@ func (r *Reader) strays() error {
 		}
 		// else it was a spare, or became a segment
 		if _, err := os.Lstat(filepath.Join(r.wal, e.Name())); err == nil {
-			return &Damage{Segment: filepath.Join(r.wal, e.Name()), After: r.last,
+			return &Damage{Segment: filepath.Join(r.wal, e.Name()), After: r.Frames,
 				Found: "a file that is no part of a journal: " +
 					"a segment under another name, or one that does not belong here"}
 		}

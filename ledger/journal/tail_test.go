@@ -322,13 +322,13 @@ func TestSnapshotsBearWitness(t *testing.T) {
 
 func chainAt(t *testing.T, dir string, seq uint64) uint32 {
 	r, err := NewReader(dir)
-	for err == nil && r.last < seq {
+	for err == nil && r.Frames < seq {
 		_, err = r.Next()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.crc
+	return r.Sum
 }
 
 // A reader that cannot open the next segment goes on there once it can.

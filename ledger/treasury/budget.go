@@ -70,9 +70,9 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 		return err
 	}
 	u := ledger.Budget{Client: req.To, Of: req.Client, Every: req.Every, Number: 1, Amount: req.Amount}
-	has, ok := t.book.Allowance(req.To)
-	_, rich := t.book.Prepaid(req.To)
-	of, within := t.book.Allowance(req.Client)
+	has, ok := t.Book.Allowance(req.To)
+	_, rich := t.Book.Prepaid(req.To)
+	of, within := t.Book.Allowance(req.Client)
 	switch {
 	case !slices.Contains([]string{"", ledger.EveryDay, ledger.EveryWeek, ledger.EveryMonth}, req.Every):
 		return refuse(bus.CodeBadRequest, "every: %.40q is no period: say day, week or month, or leave it out "+
@@ -92,7 +92,7 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 		}
 	case req.Amount == 0:
 		return refuse(bus.CodeUnknownClient, "client %s has never had a budget", req.To)
-	case len(t.book.Budgeted()) >= maxBudgets:
+	case len(t.Book.Budgeted()) >= maxBudgets:
 		return refuse(bus.CodeUnavailable, "%d budgets are more than this treasury keeps", maxBudgets)
 	}
 	if err := t.apply(ledger.NewBudget(u, t.salt())); err != nil {
@@ -105,7 +105,7 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 
 // given explains why money cannot be paid to a client with a budget: it gets only its budget.
 func (t *Treasury) given(client string, err error) error {
-	a, ok := t.book.Allowance(client)
+	a, ok := t.Book.Allowance(client)
 	if !ok || bus.CodeOf(err) != bus.CodeBadRequest {
 		return err
 	}
@@ -115,7 +115,7 @@ func (t *Treasury) given(client string, err error) error {
 
 // ofBudget explains whose money a client with a budget spends, and when it gets more.
 func (t *Treasury) ofBudget(client string) string {
-	a, ok := t.book.Allowance(client)
+	a, ok := t.Book.Allowance(client)
 	next := ledger.NextPeriod(a.Every, t.today())
 	switch {
 	case !ok:
@@ -137,7 +137,7 @@ func (t *Treasury) runJobs() {
 	}
 	if !t.now.Before(t.budgets.at) {
 		t.budgets.at = time.Time{}
-		for _, client := range t.book.Budgeted() {
+		for _, client := range t.Book.Budgeted() {
 			t.begin(client)
 		}
 	}
@@ -151,7 +151,7 @@ func (t *Treasury) runJobs() {
 func (t *Treasury) doubt(now time.Time) (setBack bool) {
 	w := &t.budgets
 	last := w.wall
-	if seq, _, at := t.book.Last(); last.IsZero() && seq > 0 {
+	if seq, _, at := t.Book.Last(); last.IsZero() && seq > 0 {
 		last = time.Unix(0, at)
 	}
 	w.wall = now.Round(0)
@@ -180,14 +180,14 @@ func (t *Treasury) soon(at time.Time) { t.budgets.at = bus.Sooner(t.budgets.at, 
 
 // begin carries out, or begins, what is due for one budget.
 func (t *Treasury) begin(client string) {
-	a, _ := t.book.Allowance(client)
+	a, _ := t.Book.Allowance(client)
 	period := ledger.PeriodAt(a.Every, t.today())
 	switch {
 	case t.budgets.jobs[client] != nil:
 		return
 	case a.Ended:
 		t.backs(client)
-		if t.budgets.settled[client] || t.book.Allotted(client, "") == 0 {
+		if t.budgets.settled[client] || t.Book.Allotted(client, "") == 0 {
 			return
 		}
 	case a.Period >= period:
@@ -231,7 +231,7 @@ func (t *Treasury) run(e *job) {
 	if t.now.Before(e.after) {
 		return
 	}
-	a, _ := t.book.Allowance(e.client)
+	a, _ := t.Book.Allowance(e.client)
 	t.say(e.poll)
 	left := false
 	for i := range e.poll.hubs {
@@ -261,13 +261,13 @@ func (t *Treasury) run(e *job) {
 
 // tell notes the least that a client has spent at a hub, by the hub's report of the rest.
 func (t *Treasury) tell(client string, g *target) {
-	spent, m := t.book.Allotted(client, g.hub), g.reply
+	spent, m := t.Book.Allotted(client, g.hub), g.reply
 	if m.Avail > spent || m.Held > spent-m.Avail {
 		return // it was never given that much
 	}
 	spent -= m.Avail + m.Held
 	list := t.grants[g.hub]
-	if m.Accepted < t.book.LastGrant(g.hub) && (len(list) == 0 || list[0].Number > m.Accepted+1) {
+	if m.Accepted < t.Book.LastGrant(g.hub) && (len(list) == 0 || list[0].Number > m.Accepted+1) {
 		return // what it has not taken in yet is not known any more
 	}
 	for i := len(list) - 1; i >= 0 && list[i].Number > m.Accepted; i-- {
@@ -281,11 +281,11 @@ func (t *Treasury) tell(client string, g *target) {
 
 // fill fills a budget up for a new period, as far as there is the money.
 func (t *Treasury) fill(a *ledger.Allowance) {
-	rest, _ := t.book.Prepaid(a.Client)
-	for _, hub := range t.book.Hubs() {
-		rest += max(0, t.book.Allotted(a.Client, hub)-t.budgets.spent[[2]string{a.Client, hub}])
+	rest, _ := t.Book.Prepaid(a.Client)
+	for _, hub := range t.Book.Hubs() {
+		rest += max(0, t.Book.Allotted(a.Client, hub)-t.budgets.spent[[2]string{a.Client, hub}])
 	}
-	prepaid, _ := t.book.Prepaid(a.Of)
+	prepaid, _ := t.Book.Prepaid(a.Of)
 	amount := min(prepaid, max(0, a.Amount-rest))
 	period := ledger.PeriodAt(a.Every, t.today())
 	if t.apply(ledger.NewAllowance(a.Of, a.Client, period, 1, amount, rest, t.salt())) != nil {
@@ -298,8 +298,8 @@ func (t *Treasury) fill(a *ledger.Allowance) {
 
 // makeUp moves the money still due for a period, as far as there is any now.
 func (t *Treasury) makeUp(client string) {
-	a, _ := t.book.Allowance(client)
-	prepaid, _ := t.book.Prepaid(a.Of)
+	a, _ := t.Book.Allowance(client)
+	prepaid, _ := t.Book.Prepaid(a.Of)
 	if amount := min(a.Due, prepaid); amount > 0 {
 		r := ledger.NewAllowance(a.Of, client, a.Period, a.Parts+1, amount, 0, t.salt())
 		if t.apply(r) == nil {
@@ -319,7 +319,7 @@ func (t *Treasury) makeUp(client string) {
 
 // askFor asks hubs for the money that a budget lacks.
 func (t *Treasury) askFor(client string) {
-	a, _ := t.book.Allowance(client)
+	a, _ := t.Book.Allowance(client)
 	if a.Due == 0 {
 		return
 	}
@@ -332,8 +332,8 @@ func (t *Treasury) askFor(client string) {
 
 // backs gives back the treasury's rest of a budget that has ended.
 func (t *Treasury) backs(client string) {
-	a, _ := t.book.Allowance(client)
-	if rest, _ := t.book.Prepaid(client); rest > 0 &&
+	a, _ := t.Book.Allowance(client)
+	if rest, _ := t.Book.Prepaid(client); rest > 0 &&
 		t.apply(ledger.NewRest(client, a.Of, a.Backs+1, rest, t.salt())) == nil {
 		t.richer = append(t.richer, a.Of)
 	}
@@ -344,11 +344,11 @@ func (t *Treasury) share(client string) {
 	if t.own.closed != "" {
 		return
 	}
-	if a, ok := t.book.Allowance(client); ok && a.Ended {
+	if a, ok := t.Book.Allowance(client); ok && a.Ended {
 		t.backs(client)
 	}
 	for _, to := range slices.Sorted(maps.Keys(t.budgets.short[client])) {
-		if a, _ := t.book.Allowance(to); a.Ended || a.Period != ledger.PeriodAt(a.Every, t.today()) {
+		if a, _ := t.Book.Allowance(to); a.Ended || a.Period != ledger.PeriodAt(a.Every, t.today()) {
 			delete(t.budgets.short[client], to)
 		} else {
 			t.makeUp(to)

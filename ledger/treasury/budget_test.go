@@ -63,7 +63,7 @@ func TestAMoveFindsItsMoney(t *testing.T) {
 	}
 	b.reopen()
 	for client, want := range map[string]int{"ann": 5, "bob": 41, "eve": 26} {
-		if got, _ := b.tr.book.Prepaid(client); got != credits(want) {
+		if got, _ := b.tr.Book.Prepaid(client); got != credits(want) {
 			t.Errorf("%s has %d, want %d", client, got, want)
 		}
 	}
@@ -136,7 +136,7 @@ func (b *bank) at(text string) {
 func (b *bank) has(want map[string]int) {
 	b.t.Helper()
 	for client, want := range want {
-		if got, _ := b.tr.book.Prepaid(client); got != credits(want) {
+		if got, _ := b.tr.Book.Prepaid(client); got != credits(want) {
 			b.t.Errorf("%s: %s has %d with the treasury, want %d", b.now.UTC().Format(time.RFC3339), client,
 				got, want)
 		}
@@ -156,7 +156,7 @@ func (b *bank) replies(hub string, avail, held int) {
 		if q.Ask.Hub == hub {
 			b.tr.Tick(b.now)
 			b.tr.Said(&bus.RecallReply{ID: q.Ask.ID, Hub: hub, Client: q.Ask.Client, Avail: credits(avail),
-				Held: credits(held), Accepted: b.tr.book.LastGrant(hub), Returned: b.tr.book.LastReturn(hub)})
+				Held: credits(held), Accepted: b.tr.Book.LastGrant(hub), Returned: b.tr.Book.LastReturn(hub)})
 		}
 	}
 	b.asked = nil

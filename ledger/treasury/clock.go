@@ -82,7 +82,7 @@ func (t *Treasury) jump(now time.Time) {
 // unheard reports whether hubs have still to send their times, shortly after the start or a leap.
 func (t *Treasury) unheard() bool {
 	w := &t.budgets
-	return t.now.Sub(w.leapt) < hubsSpeak && t.book.Dealings() > t.book.EndedHubs() &&
+	return t.now.Sub(w.leapt) < hubsSpeak && t.Book.Dealings() > t.Book.EndedHubs() &&
 		(w.compared.IsZero() || w.told)
 }
 

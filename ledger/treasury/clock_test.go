@@ -12,7 +12,7 @@ import (
 // speaks has a hub ask what was allotted to it, by a clock that is so much behind the treasury's.
 func (b *bank) speaks(hub string, behind time.Duration) {
 	b.put(bus.OpAllotted, bus.FundsRequest{ID: "at", Hub: hub, Domain: "of-" + hub,
-		After: b.tr.book.LastGrant(hub), AtMS: b.now.Add(-behind).UnixMilli()})
+		After: b.tr.Book.LastGrant(hub), AtMS: b.now.Add(-behind).UnixMilli()})
 }
 
 // goesOn lets time pass, in which hubs speak as they do.
@@ -107,7 +107,7 @@ func TestClocksGiveNobodyMore(t *testing.T) {
 			off := func() time.Duration { return time.Duration(random.Int64N(int64(8*days))) - 2*days }
 			b.goesOn(time.Duration(random.Int64N(int64(time.Minute))), map[string]time.Duration{"h": off(),
 				"i": off(), "j": off()})
-			if got, _ := b.tr.book.Prepaid("ann-k"); got > credits(100) || got < 0 {
+			if got, _ := b.tr.Book.Prepaid("ann-k"); got > credits(100) || got < 0 {
 				t.Fatalf("seed %d: step %d: ann-k has %s", seed, i, got)
 			}
 		}

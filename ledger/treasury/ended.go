@@ -14,15 +14,15 @@ func (t *Treasury) close(req *bus.FundsRequest) error {
 	for _, x := range []struct {
 		what      string
 		hub, here uint64
-	}{{"grant", req.After, t.book.LastGrant(req.Hub)}, {"return", req.Returned, t.book.LastReturn(req.Hub)},
-		{"order", req.Ordered, t.book.LastOrder(req.Hub).Number}} {
+	}{{"grant", req.After, t.Book.LastGrant(req.Hub)}, {"return", req.Returned, t.Book.LastReturn(req.Hub)},
+		{"order", req.Ordered, t.Book.LastOrder(req.Hub).Number}} {
 		if x.hub != x.here {
 			return refuse(bus.CodeBadRequest, "the last %s of hub %s is number %d in its journal and %d in "+
 				"the treasury's", x.what, req.Hub, x.hub, x.here)
 		}
 	}
 	t.dropPending(req.Hub)
-	if !t.book.Knows(req.Hub) { // it never had anything
+	if !t.Book.Knows(req.Hub) { // it never had anything
 		return nil
 	}
 	return t.apply(ledger.NewClose(req.Hub, t.salt()))

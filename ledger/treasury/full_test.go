@@ -55,7 +55,7 @@ func TestAFullDiskIsNoDoubt(t *testing.T) {
 	if len(o.frames) != frames {
 		t.Errorf("%d frames were written", len(o.frames)-frames)
 	}
-	prepaid, _ := o.tr.Book().Prepaid("ann")
+	prepaid, _ := o.tr.Book.Prepaid("ann")
 	if prepaid != market.Credits(100-10-10-10-10) {
 		t.Errorf("ann has %v", prepaid)
 	}

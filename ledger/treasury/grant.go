@@ -52,7 +52,7 @@ func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 // stranded across hubs. Where half is of no use to the hub and the whole would be, or where others wait, it
 // gets what it needs: to refuse a task that its client can pay would be untrue (I19).
 func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
-	prepaid, _ := t.book.Prepaid(req.Client)
+	prepaid, _ := t.Book.Prepaid(req.Client)
 	amount := min(req.Amount, max(prepaid/2, req.Least))
 	if others {
 		amount = need(req)
@@ -67,7 +67,7 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	if amount > prepaid || amount == 0 {
 		return false, nil
 	}
-	r := ledger.NewGrant(req.Hub, t.book.LastGrant(req.Hub)+1, req.Client, amount, req.ID, t.salt())
+	r := ledger.NewGrant(req.Hub, t.Book.LastGrant(req.Hub)+1, req.Client, amount, req.ID, t.salt())
 	if behind != nil {
 		r.Transfer.Vouched = behind.grant(amount)
 	}
@@ -77,7 +77,7 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	g := r.Transfer
 	t.remember(bus.Grant{Number: g.Number, Client: g.Client, Hub: g.Hub, Amount: g.Amount}, req.ID)
 	if c := t.waitlists[req.Client]; c != nil && c.poll != nil {
-		c.poll.granted(c.first(), req.Hub, t.book.LastGrant(req.Hub))
+		c.poll.granted(c.first(), req.Hub, t.Book.LastGrant(req.Hub))
 	}
 	return true, nil
 }
@@ -116,7 +116,7 @@ func (t *Treasury) after(hub string, number uint64) []bus.Grant {
 
 // canTell checks that the grants a hub asks for are still remembered.
 func (t *Treasury) canTell(req *bus.FundsRequest) error {
-	last := t.book.LastGrant(req.Hub)
+	last := t.Book.LastGrant(req.Hub)
 	switch list := t.grants[req.Hub]; {
 	case req.After > last:
 		return refuse(bus.CodeBadRequest,
@@ -147,9 +147,9 @@ func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
 	if !ok {
 		return refuse(bus.CodeBadRequest, "id: want %s for the hub's first return", bus.ReturnID(req.Hub, 1))
 	}
-	if next := t.book.LastReturn(req.Hub) + 1; n > next {
+	if next := t.Book.LastReturn(req.Hub) + 1; n > next {
 		// the returns before it can only make that less
-		if has := t.book.Allotted(req.Client, req.Hub); req.Amount > has {
+		if has := t.Book.Allotted(req.Client, req.Hub); req.Amount > has {
 			return refuse(bus.CodeInsufficientFunds, "hub %s has %s of client %s", req.Hub, has, req.Client)
 		}
 		if n-next > maxEarly {
@@ -179,7 +179,7 @@ func numberOf(req *bus.FundsRequest, id func(hub string, n uint64) string) (uint
 // reclaim takes in a return whose turn it is.
 func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
 	delete(t.early[req.Hub], n)
-	known := n <= t.book.LastReturn(req.Hub)
+	known := n <= t.Book.LastReturn(req.Hub)
 	err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt()))
 	if err == nil {
 		if !known {
@@ -193,7 +193,7 @@ func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
 // takeEarly takes in the returns that waited.
 func (t *Treasury) takeEarly(hub string) {
 	for {
-		n := t.book.LastReturn(hub) + 1
+		n := t.Book.LastReturn(hub) + 1
 		e, ok := t.early[hub][n]
 		if !ok {
 			return

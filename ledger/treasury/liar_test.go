@@ -27,18 +27,18 @@ func TestALyingHubMakesNoMoney(t *testing.T) {
 		b.put(bus.OpDeposit, bus.FundsRequest{ID: "d-moll", Client: "moll", Amount: 1})
 		b.distribute(1, "moll", test.amount)
 		b.says("h", 2, "moll", test.lie, 0)
-		if got := b.tr.book.Balance(ledger.Clearing("h")); got < 0 {
+		if got := b.tr.Book.Balance(ledger.Clearing("h")); got < 0 {
 			t.Errorf("%s: %d more came out of the hub than went in", test.name, -got)
 		}
-		moll, _ := b.tr.book.Prepaid("moll")
+		moll, _ := b.tr.Book.Prepaid("moll")
 		if want := market.Credits(1); test.lie <= 50 && moll != want+test.lie || test.lie > 50 &&
 			moll != want {
 			t.Errorf("%s: moll has %d", test.name, moll)
 		}
 		// nor by its returns afterwards, of money that it has said left
 		b.giveBack("h", 50)
-		ann, _ := b.tr.book.Prepaid("ann")
-		moll, _ = b.tr.book.Prepaid("moll")
+		ann, _ := b.tr.Book.Prepaid("ann")
+		moll, _ = b.tr.Book.Prepaid("moll")
 		if ann+moll > 51 {
 			t.Errorf("%s: ann has %d and moll %d of 51 that were deposited", test.name, ann, moll)
 		}
@@ -62,8 +62,8 @@ func TestNothingIsGrantedToAHubThatEnded(t *testing.T) {
 	b.giveBack("g", 50)
 	b.answer("g", 0)
 	b.pass(pendingFor)
-	if got := b.tr.book.LastGrant("k"); got != 0 {
-		t.Errorf("%s of ann's money went to hub k, which has ended", b.tr.book.Allotted("ann", "k"))
+	if got := b.tr.Book.LastGrant("k"); got != 0 {
+		t.Errorf("%s of ann's money went to hub k, which has ended", b.tr.Book.Allotted("ann", "k"))
 	}
 }
 

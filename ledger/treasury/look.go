@@ -67,7 +67,7 @@ func (t *Treasury) told(l *look) {
 	for i := range l.poll.hubs {
 		g := &l.poll.hubs[i]
 		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain,
-			Allotted: t.book.Allotted(l.req.Client, g.hub)}
+			Allotted: t.Book.Allotted(l.req.Client, g.hub)}
 		if w, ok := t.heard[g.hub]; ok {
 			h.HeardMS = max(0, w.at.UnixMilli())
 		}
@@ -77,7 +77,7 @@ func (t *Treasury) told(l *look) {
 			for i := range h.Uses {
 				room -= h.Uses[i].Size()
 			}
-			if l.req.UsesDay > 0 && (room < 0 || t.book.Closed(g.hub)) { // a hub that has ended tells nobody
+			if l.req.UsesDay > 0 && (room < 0 || t.Book.Closed(g.hub)) { // a hub that has ended tells nobody
 				h.Uses, h.Since = nil, t.now.Unix()/86400+1
 			}
 		}
@@ -90,14 +90,14 @@ func (t *Treasury) told(l *look) {
 
 // sums tells what all clients have, and which hubs there are. Nobody is asked for it.
 func (t *Treasury) sums() (r bus.FundsReply) {
-	all := t.book.Totals()
+	all := t.Book.Totals()
 	r.Prepaid, r.Deposits = all.Prepaid, all.Deposits
-	for _, hub := range t.book.Hubs() {
-		if t.book.Closed(hub) || hub == t.cfg.Journal {
+	for _, hub := range t.Book.Hubs() {
+		if t.Book.Closed(hub) || hub == t.cfg.Journal {
 			continue
 		}
 		h := bus.HubFunds{Hub: hub, Domain: t.heard[hub].domain,
-			Allotted: t.book.Balance(ledger.Clearing(hub))}
+			Allotted: t.Book.Balance(ledger.Clearing(hub))}
 		if w, ok := t.heard[hub]; ok {
 			h.HeardMS = max(0, w.at.UnixMilli())
 		}

@@ -52,7 +52,7 @@ func (t *Treasury) Await() {
 		t.heard[hub] = w
 	}
 	t.own.named = nil
-	last, _, _ := t.book.Last()
+	last, _, _ := t.Book.Last()
 	t.own.waits = t.cfg.Believe == 0 || t.cfg.Believe != last
 	t.own.settled = false
 	t.own.moved, t.own.first = t.own.waits && last > 1, time.Time{}
@@ -92,12 +92,12 @@ func (t *Treasury) Waits() bool { return t.own.waits }
 // mark here, confirms nothing: both may be older copies, of two moments.
 func (t *Treasury) judge(req *bus.FundsRequest) error {
 	w := t.heard[req.Hub]
-	last, _, _ := t.book.Last()
+	last, _, _ := t.Book.Last()
 	if t.own.first.IsZero() {
 		t.own.first = t.now
 	}
 	m, denies := req.Known, t.denies(req)
-	unread := m != nil && m.Journal == t.book.ID() && m.Seq <= last && req.Here == tip.Sum{}
+	unread := m != nil && m.Journal == t.Book.ID() && m.Seq <= last && req.Here == tip.Sum{}
 	switch was := w.spoken.denies; {
 	case was != "" && (unread || denies == "" && t.own.denied):
 		return nil // of its journals either may be a copy: what it said against this one stays
@@ -123,8 +123,8 @@ func (t *Treasury) denies(req *bus.FundsRequest) string {
 	if req.Known == nil {
 		return ""
 	}
-	last, _, _ := t.book.Last()
-	return ledger.Doubt(t.book.ID(), last, req.Here, *req.Known)
+	last, _, _ := t.Book.Last()
+	return ledger.Doubt(t.Book.ID(), last, req.Here, *req.Known)
 }
 
 // behind returns why the journal of a hub that is unsure of it cannot be the newest; "": it can.
@@ -132,7 +132,7 @@ func (t *Treasury) behind(req *bus.FundsRequest) string {
 	if !req.Unsure {
 		return ""
 	}
-	was, _ := t.book.Marked(req.Hub)
+	was, _ := t.Book.Marked(req.Hub)
 	var m tip.Mark
 	if req.Mark != nil {
 		m = *req.Mark
@@ -198,7 +198,7 @@ func (t *Treasury) reckon() {
 
 // missing names the hubs for whose word a treasury waits that may be on an older copy; "": none.
 func (t *Treasury) missing() string {
-	last, _, _ := t.book.Last()
+	last, _, _ := t.Book.Last()
 	may := "the treasury's journal may be an older copy, or was begun beside another: "
 	gone := fmt.Sprintf("; a hub that does not run is waited for until the registry has forgotten it (%v)",
 		bus.LedFor)
@@ -208,7 +208,7 @@ func (t *Treasury) missing() string {
 	var silent []string
 	for _, hub := range slices.Sorted(maps.Keys(t.own.named)) {
 		s := t.heard[hub].spoken
-		if s.heard || t.book.Closed(hub) {
+		if s.heard || t.Book.Closed(hub) {
 			continue
 		}
 		if s.behind != "" {
@@ -217,8 +217,8 @@ func (t *Treasury) missing() string {
 		silent = append(silent, hub)
 	}
 	spoke := false
-	for _, hub := range t.book.Hubs() {
-		spoke = spoke || t.heard[hub].spoken.heard && !t.book.Closed(hub)
+	for _, hub := range t.Book.Hubs() {
+		spoke = spoke || t.heard[hub].spoken.heard && !t.Book.Closed(hub)
 	}
 	whom := ""
 	switch more := len(silent) - maxNamed; {
@@ -226,7 +226,7 @@ func (t *Treasury) missing() string {
 		whom = fmt.Sprintf("of %s and %d more hubs%s", strings.Join(silent[:maxNamed], ", "), more, gone)
 	case len(silent) > 0:
 		whom = "of hub " + strings.Join(silent, ", hub ") + gone
-	case !spoke && t.book.Dealings() > t.book.EndedHubs():
+	case !spoke && t.Book.Dealings() > t.Book.EndedHubs():
 		whom = "of any hub that it has dealt with: start one"
 	default:
 		return ""
@@ -258,10 +258,10 @@ func (t *Treasury) Denied() (all []string) {
 // out: the hub is told its last mark here, and judges its journal itself.
 func (t *Treasury) note(op string, req *bus.FundsRequest) {
 	m, hub := req.Mark, req.Hub
-	if m == nil || req.Unsure || t.book.ID() == m.Journal || !t.book.Knows(hub) || t.book.Closed(hub) {
+	if m == nil || req.Unsure || t.Book.ID() == m.Journal || !t.Book.Knows(hub) || t.Book.Closed(hub) {
 		return
 	}
-	was, n := t.book.Marked(hub)
+	was, n := t.Book.Marked(hub)
 	if !was.Zero() && (m.Journal != was.Journal || m.Seq == was.Seq && *m != was) {
 		return
 	}
@@ -272,7 +272,7 @@ func (t *Treasury) note(op string, req *bus.FundsRequest) {
 	var spent []tip.Spent
 	if op == bus.OpAllotted && m.Seq >= was.Seq { // else a word that was overtaken, or an older copy's
 		for _, s := range req.Spent {
-			if s.Amount != t.book.Spent(s.Client, hub) && s.Amount <= t.book.Allotted(s.Client, hub) {
+			if s.Amount != t.Book.Spent(s.Client, hub) && s.Amount <= t.Book.Allotted(s.Client, hub) {
 				spent = append(spent, s)
 			}
 		}

@@ -28,7 +28,7 @@ func TestAnOlderWordLowersNothing(t *testing.T) {
 	}
 	want := func(when string, want market.Credits) {
 		t.Helper()
-		if got := o.tr.Book().Spent("ann", "maths"); got != want {
+		if got := o.tr.Book.Spent("ann", "maths"); got != want {
 			t.Errorf("%s: ann has spent %d, want %d", when, got, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 			b.take()
 			sum := func(seq uint64) tip.Sum { return tip.Sum{byte(seq)} }
 			word := func(hub string, seq uint64) {
-				m := &tip.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: sum(seq)}
+				m := &tip.Mark{Journal: b.tr.Book.ID(), Seq: seq, Sum: sum(seq)}
 				b.put(bus.OpAllotted, bus.FundsRequest{ID: "w-" + hub, Hub: hub, Epoch: 1, Known: m,
 					Here: sum(seq)})
 			}
@@ -78,7 +78,7 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 				b.tr.Await()
 				b.tr.Named(nil)
 			}
-			last, _, _ := b.tr.Book().Last()
+			last, _, _ := b.tr.Book.Last()
 			if test.before {
 				word("new", last+1)
 			}
@@ -134,8 +134,8 @@ func TestWhoIsBehindConfirmsNothing(t *testing.T) {
 		b.take()
 		b.tr.Await()
 		b.tr.Named([]string{"maths"})
-		last, _, _ := b.tr.Book().Last()
-		known := tip.Mark{Journal: b.tr.Book().ID(), Seq: last, Sum: tip.Sum{byte(last)}}
+		last, _, _ := b.tr.Book.Last()
+		known := tip.Mark{Journal: b.tr.Book.ID(), Seq: last, Sum: tip.Sum{byte(last)}}
 		b.put(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, Mark: test.mark,
 			Unsure: test.unsure, Known: &known, Here: known.Sum})
 		why := b.tr.Closed()
@@ -145,7 +145,7 @@ func TestWhoIsBehindConfirmsNothing(t *testing.T) {
 		if test.closed != "" && !strings.Contains(why, "hub maths (whose own journal is not the newest: ") {
 			t.Errorf("%s: closed for %q", test.name, why)
 		}
-		if kept, _ := b.tr.Book().Marked("maths"); kept != was {
+		if kept, _ := b.tr.Book.Marked("maths"); kept != was {
 			t.Errorf("%s: %s is kept", test.name, kept)
 		}
 	}
@@ -158,9 +158,9 @@ func TestACopyOfAHubTakesNothingBack(t *testing.T) {
 	for _, id := range []string{"d1", "d2", "d3"} {
 		b.put(bus.OpDeposit, bus.FundsRequest{ID: id, Client: "ann", Amount: 100})
 	}
-	last, _, _ := b.tr.Book().Last()
+	last, _, _ := b.tr.Book.Last()
 	say := func(seq uint64, sum byte) bus.FundsReply {
-		m := tip.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: tip.Sum{sum}}
+		m := tip.Mark{Journal: b.tr.Book.ID(), Seq: seq, Sum: tip.Sum{sum}}
 		b.put(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, Known: &m,
 			Here: tip.Sum{byte(seq)}})
 		said := b.heard["w"]

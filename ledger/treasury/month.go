@@ -13,7 +13,7 @@ func (t *Treasury) closeMonth(req *bus.FundsRequest, to any) error {
 		o = *req.Order
 	}
 	no := func(format string, args ...any) error { return refuse(bus.CodeBadRequest, format, args...) }
-	last := t.book.ClosedMonth()
+	last := t.Book.ClosedMonth()
 	switch {
 	case !ledger.ValidMonth(o.Month):
 		return no("month: %.20q is none: write it like 2026-11", o.Month)
@@ -26,7 +26,7 @@ func (t *Treasury) closeMonth(req *bus.FundsRequest, to any) error {
 		return no("month %s is not over: by the treasury's clock it is %s UTC", o.Month,
 			t.now.UTC().Format("2006-01-02 15:04:05"))
 	}
-	r := t.book.NewMonth(o.Month, o.By, o.Note, t.salt())
+	r := t.Book.NewMonth(o.Month, o.By, o.Note, t.salt())
 	if err := t.apply(r); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestAPayoutThatNamesAHub(t *testing.T) {
 		b.answer(hub, 0)
 	}
 	b.want("p", "done")
-	if left, _ := b.tr.book.Prepaid("ann"); left != 50 {
+	if left, _ := b.tr.Book.Prepaid("ann"); left != 50 {
 		t.Errorf("%d are left, want 50", left)
 	}
 }
@@ -42,7 +42,7 @@ func TestAPayoutAskedForAgainWithAnotherAmount(t *testing.T) {
 		b.answer(hub, 0)
 	}
 	b.pass(10 * time.Second)
-	if left, _ := b.tr.book.Prepaid("ann"); left != 200-150 && left != 200-120 {
+	if left, _ := b.tr.Book.Prepaid("ann"); left != 200-150 && left != 200-120 {
 		t.Errorf("%d are left: paid twice, or not at all", left)
 	}
 	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 33})
@@ -67,7 +67,7 @@ func TestAPayoutOfAnotherAmountWhileOneWaits(t *testing.T) {
 		delete(b.heard, "p")
 		b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 80})
 		if got := b.last("p"); got != "id_conflict" {
-			left, _ := b.tr.book.Prepaid("ann")
+			left, _ := b.tr.Book.Prepaid("ann")
 			t.Errorf("told to come back: %v: 80 where 60 were asked for: %q, and %d are left", told, got,
 				left)
 		}

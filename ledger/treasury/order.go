@@ -49,13 +49,13 @@ func (t *Treasury) order(op string, req *bus.FundsRequest, to any) error {
 	t.counted++
 	r := &poll{id: strconv.FormatUint(t.counted, 10), client: cmp.Or(o.Order.Agent, hub), look: true,
 		order: &o}
-	for _, name := range t.book.Hubs() {
-		if name == hub || hub == "" && !t.book.Closed(name) {
+	for _, name := range t.Book.Hubs() {
+		if name == hub || hub == "" && !t.Book.Closed(name) {
 			r.hubs = append(r.hubs, target{hub: name})
 		}
 	}
 	if !question {
-		o.Number = t.book.LastOrder(hub).Number + 1
+		o.Number = t.Book.LastOrder(hub).Number + 1
 	}
 	return t.ask(&look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)})
 }
@@ -70,7 +70,7 @@ func (t *Treasury) said(req *bus.FundsRequest, needed bool) *tip.Order {
 	if req.Order != nil {
 		o = *req.Order
 	}
-	o.Above, o.Rule, o.Closed = t.cfg.SecondAbove, "", t.book.ClosedMonth()
+	o.Above, o.Rule, o.Closed = t.cfg.SecondAbove, "", t.Book.ClosedMonth()
 	return &o
 }
 
@@ -90,13 +90,13 @@ func (t *Treasury) needsSecond(op string, req *bus.FundsRequest) error {
 // dealt refuses orders to a hub that never had anything, or has ended.
 func (t *Treasury) dealt(hub string) error {
 	switch {
-	case !t.book.Knows(hub):
+	case !t.Book.Knows(hub):
 		return refuse(bus.CodeBadRequest, "hub: the treasury never dealt with a hub %.80q: it has another "+
 			"name, which is that of its journal, or nobody has had money there yet", hub)
-	case t.book.WrittenOff(hub):
+	case t.Book.WrittenOff(hub):
 		return refuse(bus.CodeBadRequest, "hub %s has ended: its journal was written off, and its surplus "+
 			"and what it owed agents are lost", hub)
-	case t.book.Closed(hub):
+	case t.Book.Closed(hub):
 		return refuse(bus.CodeBadRequest, "hub %s has ended: its surplus has left, and nothing of it is "+
 			"paid out any more",
 			hub)
@@ -110,7 +110,7 @@ func (t *Treasury) distribute(req *bus.FundsRequest, o *tip.Ordered) (question, 
 		return false, false, refuse(bus.CodeBadRequest, format, args...)
 	}
 	hub, rule := req.Hub, cmp.Or(t.cfg.Surplus, tip.Kept)
-	if !t.book.Knows(hub) {
+	if !t.Book.Knows(hub) {
 		return false, false, t.dealt(hub)
 	}
 	o.Client, o.Order.Rule = req.Client, rule
@@ -129,11 +129,11 @@ func (t *Treasury) distribute(req *bus.FundsRequest, o *tip.Ordered) (question, 
 		if err := t.known(req.Client); err != nil {
 			return false, false, err
 		}
-		if _, ok := t.book.Allowance(req.Client); ok {
+		if _, ok := t.Book.Allowance(req.Client); ok {
 			return no("client %s has a budget, and gets nothing beside it", req.Client)
 		}
 	}
-	last := t.book.LastOrder(hub)
+	last := t.Book.LastOrder(hub)
 	n, ok := numberOf(req, bus.DistributeID)
 	switch {
 	case !ok || n > last.Number+1:
@@ -145,7 +145,7 @@ func (t *Treasury) distribute(req *bus.FundsRequest, o *tip.Ordered) (question, 
 		return false, true, nil
 	case n <= last.Number:
 		o.Number = n
-		return false, true, t.apply(t.book.NewOrder(hub, *o, t.salt()))
+		return false, true, t.apply(t.Book.NewOrder(hub, *o, t.salt()))
 	}
 	return false, false, t.dealt(hub)
 }
@@ -200,7 +200,7 @@ func (t *Treasury) before(req *bus.FundsRequest, o *tip.Ordered) (done bool, err
 		return false, refuse(bus.CodeBadRequest, "ref: %.80q is no reference: use 1 to 128 visible "+
 			"characters, new for each %s and the same when it is repeated", ref, o.Kind)
 	}
-	old, hub, ok := t.book.Ordered(o.Kind, ref)
+	old, hub, ok := t.Book.Ordered(o.Kind, ref)
 	if !ok {
 		return false, nil
 	}
@@ -240,11 +240,11 @@ func sameOrder(old, o *tip.Ordered) bool {
 
 // takeIn records a hub's last order, if the treasury lacks that one alone; even one that nobody asks for now.
 func (t *Treasury) takeIn(hub string, m *bus.RecallReply) error {
-	n := t.book.LastOrder(hub).Number + 1
+	n := t.Book.LastOrder(hub).Number + 1
 	if m == nil || m.Last == nil || m.Next != n+1 || m.Last.Number != n {
 		return nil
 	}
-	r := t.book.NewOrder(hub, *m.Last, t.salt())
+	r := t.Book.NewOrder(hub, *m.Last, t.salt())
 	err := t.apply(r)
 	if err == nil {
 		for _, l := range r.Legs {
@@ -290,8 +290,8 @@ func (t *Treasury) ordered(l *look) {
 
 // judgeOrder says what became of an order; it is nil if it was made, as o says then.
 func (t *Treasury) judgeOrder(hub string, o *tip.Ordered, m *bus.RecallReply) error {
-	last := t.book.LastOrder(hub)
-	if old, at, ok := t.book.Ordered(o.Kind, o.Order.Ref); o.Kind != bus.OpDistribute && ok {
+	last := t.Book.LastOrder(hub)
+	if old, at, ok := t.Book.Ordered(o.Kind, o.Order.Ref); o.Kind != bus.OpDistribute && ok {
 		if at != hub || !sameOrder(&old, o) {
 			return refuse(bus.CodeIDConflict, "reference %s is that of another %s: of %s %s", o.Order.Ref,
 				o.Kind,
@@ -306,7 +306,7 @@ func (t *Treasury) judgeOrder(hub string, o *tip.Ordered, m *bus.RecallReply) er
 		*o = last
 		return nil
 	case last.Number > o.Number && o.Kind == bus.OpDistribute: // as somebody else asked for it, too
-		return t.apply(t.book.NewOrder(hub, *o, t.salt()))
+		return t.apply(t.Book.NewOrder(hub, *o, t.salt()))
 	case last.Number >= o.Number && o.Kind == bus.OpDistribute:
 		return refuse(bus.CodeIDConflict, "order %d of hub %s is a %s of %s %s, and was made", last.Number,
 			hub, last.Kind,
@@ -343,7 +343,7 @@ func behind(hub string, next, has uint64) error {
 func (t *Treasury) there(r *poll) (reply bus.FundsReply) {
 	if r.order.Kind == bus.OpDistribute {
 		m, hub := r.hubs[0].reply, r.hubs[0].hub
-		last := t.book.LastOrder(hub).Number
+		last := t.Book.LastOrder(hub).Number
 		if m == nil {
 			return refusal(refuse(bus.CodeUnavailable, "hub %s does not answer: ask again with the same id",
 				hub))

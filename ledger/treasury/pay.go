@@ -6,7 +6,7 @@ import (
 )
 
 func (t *Treasury) known(client string) error {
-	if _, ok := t.book.Prepaid(client); !ok {
+	if _, ok := t.Book.Prepaid(client); !ok {
 		return refuse(bus.CodeUnknownClient, "client %s has never made a deposit", client)
 	}
 	return nil

@@ -154,7 +154,7 @@ func (t *Treasury) advance(c *waitlist) {
 		}
 		if c.poll == nil {
 			r, most := t.newPoll(&q.req, false)
-			if prepaid, _ := t.book.Prepaid(c.client); prepaid+most < need(&q.req) || !t.awaits(r) {
+			if prepaid, _ := t.Book.Prepaid(c.client); prepaid+most < need(&q.req) || !t.awaits(r) {
 				if q.waits {
 					t.settle(c, q, t.insufficient(&q.req, t.names(r)))
 				} else {
@@ -206,7 +206,7 @@ func (t *Treasury) settle(c *waitlist, q *pending, err error) {
 
 // fulfil carries out a pending request, if there is the money now.
 func (t *Treasury) fulfil(q *pending, others bool) (bool, error) {
-	if prepaid, _ := t.book.Prepaid(q.req.Client); !t.room || t.own.closed != "" || need(&q.req) > prepaid {
+	if prepaid, _ := t.Book.Prepaid(q.req.Client); !t.room || t.own.closed != "" || need(&q.req) > prepaid {
 		return false, nil
 	}
 	if q.op == bus.OpAllot {
@@ -217,7 +217,7 @@ func (t *Treasury) fulfil(q *pending, others bool) (bool, error) {
 
 // insufficient says how much of a client's money is left, what is needed, and what hubs have.
 func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
-	prepaid, _ := t.book.Prepaid(req.Client)
+	prepaid, _ := t.Book.Prepaid(req.Client)
 	who := "hub " + req.Hub + " needs"
 	switch {
 	case req.To != "":

@@ -84,14 +84,14 @@ func (t *Treasury) newPoll(req *bus.FundsRequest, look bool) (*poll, market.Cred
 	t.counted++
 	r := &poll{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
 	most := market.Credits(0)
-	for _, hub := range t.book.Hubs() {
-		switch has := t.book.Allotted(req.Client, hub); {
+	for _, hub := range t.Book.Hubs() {
+		switch has := t.Book.Allotted(req.Client, hub); {
 		case has <= 0 || hub == req.Hub:
-		case t.book.Closed(hub): // it gives everything back, and the rest was spent
-			r.hubs = append(r.hubs, target{hub: hub, granted: t.book.LastGrant(hub), at: t.now,
-				reply: &bus.RecallReply{Accepted: t.book.LastGrant(hub), Returned: t.book.LastReturn(hub)}})
+		case t.Book.Closed(hub): // it gives everything back, and the rest was spent
+			r.hubs = append(r.hubs, target{hub: hub, granted: t.Book.LastGrant(hub), at: t.now,
+				reply: &bus.RecallReply{Accepted: t.Book.LastGrant(hub), Returned: t.Book.LastReturn(hub)}})
 		default:
-			r.hubs = append(r.hubs, target{hub: hub, granted: t.book.LastGrant(hub)})
+			r.hubs = append(r.hubs, target{hub: hub, granted: t.Book.LastGrant(hub)})
 			most += has // part of what was deposited
 		}
 	}
@@ -141,7 +141,7 @@ func (t *Treasury) hear(hub, domain string) {
 // done reports whether a hub did as asked, and its return has come.
 func (t *Treasury) done(r *poll, g *target) bool {
 	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted) &&
-		(r.look && !r.exact || t.book.LastReturn(g.hub) >= g.reply.Returned)
+		(r.look && !r.exact || t.Book.LastReturn(g.hub) >= g.reply.Returned)
 }
 
 // awaits reports whether a poll waits for a hub that lives.
@@ -240,10 +240,10 @@ func (t *Treasury) names(r *poll) string {
 	for i := range r.hubs {
 		switch g := &r.hubs[i]; {
 		case !t.done(r, g) && t.alive(g.hub):
-			unasked += t.book.Allotted(r.client, g.hub) // and it would not suffice
+			unasked += t.Book.Allotted(r.client, g.hub) // and it would not suffice
 		case !t.done(r, g):
 			s = append(s, fmt.Sprintf("hub %s, which has at most %s, does not answer", g.hub,
-				t.book.Allotted(r.client, g.hub)))
+				t.Book.Allotted(r.client, g.hub)))
 		case g.reply.Held+g.reply.Reserved > 0:
 			s = append(s, fmt.Sprintf("hub %s needs %s for tasks that run and %s for tasks that wait", g.hub,
 				g.reply.Held, g.reply.Reserved))

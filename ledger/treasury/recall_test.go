@@ -38,7 +38,7 @@ func (b *bank) take() {
 	r := b.tr.Ready()
 	b.asked, b.wake = append(b.asked, r.Recalls...), r.Wake
 	if len(r.Records) > 0 {
-		f, err := b.tr.Book().Seal(1, b.now.UnixNano(), r.Records)
+		f, err := b.tr.Book.Seal(1, b.now.UnixNano(), r.Records)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func (b *bank) pass(d time.Duration) {
 // alive is a hub's regular word.
 func (b *bank) alive(hub string) {
 	b.put(bus.OpAllotted, bus.FundsRequest{ID: "alive", Hub: hub, Domain: "of-" + hub,
-		After: b.tr.book.LastGrant(hub)})
+		After: b.tr.Book.LastGrant(hub)})
 }
 
 // last is the last answer to a request: its code, or "granted 7", or "" for none.
@@ -101,7 +101,7 @@ func (b *bank) answer(hub string, kept market.Credits) {
 	for i := len(b.asked) - 1; i >= 0; i-- {
 		if q := b.asked[i]; q.Ask.Hub == hub {
 			b.tr.Said(&bus.RecallReply{ID: q.Ask.ID, Hub: hub, Client: q.Ask.Client, Held: kept,
-				Accepted: q.Ask.Granted, Returned: b.tr.book.LastReturn(hub)})
+				Accepted: q.Ask.Granted, Returned: b.tr.Book.LastReturn(hub)})
 			b.take()
 			return
 		}
@@ -110,7 +110,7 @@ func (b *bank) answer(hub string, kept market.Credits) {
 }
 
 func (b *bank) giveBack(hub string, amount market.Credits) {
-	b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, b.tr.book.LastReturn(hub)+1), Client: "ann",
+	b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, b.tr.Book.LastReturn(hub)+1), Client: "ann",
 		Hub: hub, Domain: "of-" + hub, Amount: amount})
 }
 
@@ -181,7 +181,7 @@ func TestFundsAreInsufficientOnlyAfterTheHubsThatLiveHaveAnswered(t *testing.T) 
 		"hub h, which has at most 0.00000005, does not answer") {
 		t.Errorf("%s", m)
 	}
-	if got := b.tr.book.Allotted("ann", "h"); got != 50 {
+	if got := b.tr.Book.Allotted("ann", "h"); got != 50 {
 		t.Errorf("h has %d: something was taken by timeout", got)
 	}
 }
@@ -276,14 +276,14 @@ func TestTwoHubsDoNotPlayPingPong(t *testing.T) {
 		want := []string{"h", "g"}[i%2]
 		if want != at {
 			b.put(bus.OpAllot,
-				bus.FundsRequest{ID: fmt.Sprint("need-", want, b.tr.book.LastGrant(want)), Client: "ann",
+				bus.FundsRequest{ID: fmt.Sprint("need-", want, b.tr.Book.LastGrant(want)), Client: "ann",
 					Hub: want, Domain: "of-" + want, Amount: 60, Least: 60})
 		}
 		if len(b.asked) > b.rounds {
 			b.rounds = len(b.asked)
 			b.giveBack(at, 60)
-			if b.tr.book.Allotted("ann", want) != 60 {
-				t.Fatalf("%s has %d", want, b.tr.book.Allotted("ann", want))
+			if b.tr.Book.Allotted("ann", want) != 60 {
+				t.Fatalf("%s has %d", want, b.tr.Book.Allotted("ann", want))
 			}
 			at = want
 		}
@@ -308,7 +308,7 @@ func TestAPayoutRecallsFirst(t *testing.T) {
 	b.want("p", "done")
 	b.put(bus.OpPayout, pay) // once
 	b.want("p", "done")
-	if left, _ := b.tr.book.Prepaid("ann"); left != 20 {
+	if left, _ := b.tr.Book.Prepaid("ann"); left != 20 {
 		t.Errorf("%d are left, want 20", left)
 	}
 	b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 71})
@@ -477,7 +477,7 @@ func TestPartsAreNotGrantedInTurn(t *testing.T) {
 		}
 		b.want("need-h", string(bus.CodeInsufficientFunds))
 		b.want("need-k", string(bus.CodeInsufficientFunds))
-		if left, _ := b.tr.book.Prepaid("ann"); left != 70 {
+		if left, _ := b.tr.Book.Prepaid("ann"); left != 70 {
 			t.Errorf("%d are left, want 70", int64(left))
 		}
 	}

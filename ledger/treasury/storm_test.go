@@ -59,7 +59,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	take := func() {
 		d := tr.Ready()
 		if len(d.Records) > 0 {
-			f, err := tr.Book().Seal(1, now.UnixNano(), d.Records)
+			f, err := tr.Book.Seal(1, now.UnixNano(), d.Records)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	deposited := market.Credits(0)
 	for i := range 3000 {
 		hub := pick("h", "h", "g", "k", "treasury", "l", "x y")
-		book := tr.Book()
+		book := tr.Book
 		last := book.LastOrder(hub).Number
 		q := bus.FundsRequest{ID: fmt.Sprint("id-", r.IntN(1000)), Client: client(), Hub: hub,
 			Epoch: int64(r.IntN(2)), Amount: credits(), Least: credits(),
@@ -176,11 +176,11 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			}
 		} else if q.Validate() == nil {
 			tr.Tick(now)
-			before := tr.Book().Balance(ledger.External("deposits"))
+			before := tr.Book.Balance(ledger.External("deposits"))
 			waiting[i], ids[i] = op, op+q.ID
 			times[op+q.ID]++
 			tr.Handle(op, vouched(op, &q), i, r.IntN(20) > 0)
-			deposited += before - tr.Book().Balance(ledger.External("deposits"))
+			deposited += before - tr.Book.Balance(ledger.External("deposits"))
 		}
 		take()
 		now = now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
@@ -191,7 +191,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		take()
 
 		there := market.Credits(0)
-		for _, b := range tr.Book().Balances("*") {
+		for _, b := range tr.Book.Balances("*") {
 			switch {
 			case b.Account == ledger.External("deposits"):
 			case b.Amount < 0:
@@ -222,7 +222,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	}
 	again := doors(New(cfg, salts))
 	for _, f := range frames {
-		if err := again.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)); err != nil {
+		if err := again.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,7 +232,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 	if err := again.Begin(); err != nil || len(again.Ready().Records) > 0 {
 		t.Errorf("a second beginning: %v", err)
 	}
-	if a, b := fmt.Sprint(again.Book().Balances("*")), fmt.Sprint(tr.Book().Balances("*")); a != b {
+	if a, b := fmt.Sprint(again.Book.Balances("*")), fmt.Sprint(tr.Book.Balances("*")); a != b {
 		t.Errorf("after a start %s, was %s", a, b)
 	}
 	audit := ledger.NewAudit("treasury", ledger.LevelMetering)

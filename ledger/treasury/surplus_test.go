@@ -47,7 +47,7 @@ func TestSurplusLeavesOnce(t *testing.T) {
 	if r := b.heard["look"][0]; r.Code != "" || r.Number != 1 || r.Surplus != 30 {
 		t.Fatalf("there is %+v", r)
 	}
-	prepaid, _ := b.tr.book.Prepaid("ann")
+	prepaid, _ := b.tr.Book.Prepaid("ann")
 
 	id := b.distribute(1, "ann", 20)
 	b.want(id, "")
@@ -61,7 +61,7 @@ func TestSurplusLeavesOnce(t *testing.T) {
 	b.want(id, "done")
 	b.distribute(1, "ann", 21)
 	b.want(id, "id_conflict")
-	if now, _ := b.tr.book.Prepaid("ann"); now != prepaid+20 || len(b.asked) != asked {
+	if now, _ := b.tr.Book.Prepaid("ann"); now != prepaid+20 || len(b.asked) != asked {
 		t.Errorf("ann has %d, want %d; the hub was asked %d times more", now, prepaid+20, len(b.asked)-asked)
 	}
 
@@ -80,7 +80,7 @@ func TestSurplusLeavesOnce(t *testing.T) {
 		"surplus of hub h to") {
 		t.Error(why)
 	}
-	if got := b.tr.book.Balance(ledger.External("distributed")); got != 6 {
+	if got := b.tr.Book.Balance(ledger.External("distributed")); got != 6 {
 		t.Errorf("%d is outside, want 6", got)
 	}
 	// a look finds it, too
@@ -89,7 +89,7 @@ func TestSurplusLeavesOnce(t *testing.T) {
 	if r := b.heard["look again"][0]; r.Number != 5 || r.Surplus != 1 {
 		t.Errorf("there is %+v", r)
 	}
-	if now, _ := b.tr.book.Prepaid("ann"); now != prepaid+23 {
+	if now, _ := b.tr.Book.Prepaid("ann"); now != prepaid+23 {
 		t.Errorf("ann has %d, want %d", now, prepaid+23)
 	}
 	b.reopen()
@@ -180,7 +180,7 @@ func TestAHubEnds(t *testing.T) {
 		b.put(bus.OpClose, last)
 		b.want("h-close", "done")
 	}
-	if b.tr.book.EndedHubs() != 1 {
+	if b.tr.Book.EndedHubs() != 1 {
 		t.Fatal("it is not counted as ended")
 	}
 	for range 2 {

@@ -35,8 +35,8 @@ type Answer struct {
 // for use by several goroutines at once.
 type Treasury struct {
 	cfg    Config
-	past   *ledger.History // until Restore
-	book   *ledger.Book
+	Past   *ledger.History      // until Restore
+	Book   *ledger.Book         // for reading
 	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
 	grants map[string][]bus.Grant
 	early  map[string]map[uint64]early // by hub and number
@@ -65,7 +65,7 @@ type Treasury struct {
 func New(cfg Config, salt func() [16]byte) *Treasury {
 	past := NewHistory(cfg)
 	return &Treasury{
-		cfg: cfg, past: past, book: past.Book(), salt: salt,
+		cfg: cfg, Past: past, Book: past.Book, salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
 		early: map[string]map[uint64]early{}, leads: map[string]led{},
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
@@ -77,12 +77,6 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 	}
 }
 
-// Book is the treasury's state of money, for reading.
-func (t *Treasury) Book() *ledger.Book { return t.book }
-
-// Past returns the history into which the journal's frames are replayed, before Restore.
-func (t *Treasury) Past() *ledger.History { return t.past }
-
 // NewHistory returns the history for replaying a treasury's journal.
 func NewHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
@@ -90,7 +84,7 @@ func NewHistory(cfg Config) *ledger.History {
 
 // Restore takes over what was replayed. It comes before the first request.
 func (t *Treasury) Restore() error {
-	if o := t.book.Journal(); o.Journal != "" &&
+	if o := t.Book.Journal(); o.Journal != "" &&
 		(o.Role != ledger.RoleTreasury || o.Journal != t.cfg.Journal) {
 		return fmt.Errorf("this is the journal of %s %q, not of treasury %q", o.Role, o.Journal,
 			t.cfg.Journal)
@@ -98,19 +92,19 @@ func (t *Treasury) Restore() error {
 		return fmt.Errorf("treasury: currency: this journal counts in %s for good, and not in %s", o.Currency,
 			t.cfg.Currency)
 	}
-	for hub, grants := range t.past.Grants() {
+	for hub, grants := range t.Past.Grants {
 		for _, g := range grants {
 			t.remember(bus.Grant{Number: g.Number, Client: g.Client, Hub: hub,
 				Amount: g.Amount}, g.Note)
 		}
 	}
-	t.past = nil
+	t.Past = nil
 	return nil
 }
 
 // Begin writes the journal's first record if there is none yet.
 func (t *Treasury) Begin() error {
-	if t.book.Journal().Journal != "" {
+	if t.Book.Journal().Journal != "" {
 		return nil
 	}
 	r := ledger.NewOpen(t.cfg.Journal, ledger.RoleTreasury, "", t.salt())
@@ -163,18 +157,18 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	case op == bus.OpAllot:
 		reply.Grants = []bus.Grant{t.asked[req.ID]}
 	case op == bus.OpAllotted:
-		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.book.LastReturn(req.Hub)
-		reply.Ended = t.book.Closed(req.Hub)
+		reply.Grants, reply.Returned = t.after(req.Hub, req.After), t.Book.LastReturn(req.Hub)
+		reply.Ended = t.Book.Closed(req.Hub)
 	case op == bus.OpSums:
 		reply = t.sums()
 	case op == bus.OpBudget:
 		req = &bus.FundsRequest{ID: req.ID, Client: req.To}
 	}
 	if op == bus.OpAllotted {
-		if known, _ := t.book.Marked(req.Hub); !known.Zero() {
+		if known, _ := t.Book.Marked(req.Hub); !known.Zero() {
 			reply.Known = &known
 		}
-		reply.Lost = t.book.WrittenOff(req.Hub)
+		reply.Lost = t.Book.WrittenOff(req.Hub)
 		reply.Contradicted = t.own.denied && t.denies(req) == ""
 	}
 	t.answer(to, req, reply)
@@ -193,10 +187,10 @@ func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
 	if to == nobody {
 		return
 	}
-	reply.ID, reply.Client, reply.Journal = req.ID, req.Client, t.book.ID()
+	reply.ID, reply.Client, reply.Journal = req.ID, req.Client, t.Book.ID()
 	if req.Client != "" {
-		reply.Prepaid, _ = t.book.Prepaid(req.Client)
-		reply.Allotted = t.book.Allotted(req.Client, "")
+		reply.Prepaid, _ = t.Book.Prepaid(req.Client)
+		reply.Allotted = t.Book.Allotted(req.Client, "")
 	}
 	t.ready.Answers = append(t.ready.Answers, Answer{to, reply})
 }
@@ -213,10 +207,10 @@ func (t *Treasury) made(op string, req *bus.FundsRequest) bool {
 		_, ok := t.asked[req.ID]
 		return ok
 	case bus.OpBudget:
-		a, ok := t.book.Allowance(req.To)
+		a, ok := t.Book.Allowance(req.To)
 		return ok && a.Of == req.Client && a.Every == req.Every && a.Amount == req.Amount
 	}
-	return t.book.Made(op + "/" + req.ID)
+	return t.Book.Made(op + "/" + req.ID)
 }
 
 // errLater: the answer comes with a later request.
@@ -340,7 +334,7 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 		}
 	}
 	t.hear(req.Hub, req.Domain)
-	if t.book.WrittenOff(req.Hub) {
+	if t.Book.WrittenOff(req.Hub) {
 		return refuse(bus.CodeBadRequest, "the journal of hub %s was written off, and clients have back "+
 			"what they had "+
 			"there: nothing of it is taken in any more; start this hub with a journal of another name",
@@ -352,15 +346,15 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 // admit makes place for a hub that was not heard of since the start. Any name may ask, so names without
 // dealings give way; one that money was granted to stays.
 func (t *Treasury) admit(hub string) error {
-	if t.book.Knows(hub) {
+	if t.Book.Knows(hub) {
 		return nil
 	}
-	if t.book.Dealings()-t.book.EndedHubs() >= t.cfg.MaxHubs {
+	if t.Book.Dealings()-t.Book.EndedHubs() >= t.cfg.MaxHubs {
 		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", hub,
 			t.cfg.MaxHubs)
 	}
 	if len(t.heard) >= 2*t.cfg.MaxHubs {
-		maps.DeleteFunc(t.heard, func(hub string, _ word) bool { return !t.book.Knows(hub) })
+		maps.DeleteFunc(t.heard, func(hub string, _ word) bool { return !t.Book.Knows(hub) })
 	}
 	return nil
 }
@@ -419,7 +413,7 @@ func (t *Treasury) Doubted(op string, req *bus.FundsRequest, to any) {
 // apply books a record and keeps it for the next frame. The same operation again is no error and changes
 // nothing.
 func (t *Treasury) apply(r ledger.Record) error {
-	err := t.book.Apply(&r)
+	err := t.Book.Apply(&r)
 	switch {
 	case err == nil:
 		t.ready.Records = append(t.ready.Records, r)

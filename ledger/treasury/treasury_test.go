@@ -52,7 +52,7 @@ func (o *office) settle() []Answer {
 	r := o.tr.Ready()
 	if len(r.Records) > 0 {
 		o.time++
-		f, err := o.tr.Book().Seal(1, o.time, r.Records)
+		f, err := o.tr.Book.Seal(1, o.time, r.Records)
 		if err != nil {
 			o.t.Fatal(err)
 		}
@@ -77,9 +77,9 @@ func (o *office) reopen() {
 	o.reopened++
 	whole, tr := o.replayed(0), o.replayed(1+o.reopened*7919%len(o.frames))
 	if !reflect.DeepEqual(tr.asked, whole.asked) || !reflect.DeepEqual(tr.grants, whole.grants) ||
-		!reflect.DeepEqual(tr.book.Balances("*"), whole.book.Balances("*")) {
+		!reflect.DeepEqual(tr.Book.Balances("*"), whole.Book.Balances("*")) {
 		o.t.Fatalf("by way of a snapshot %d grants are known and %d accounts, by all frames %d and %d",
-			len(tr.asked), len(tr.book.Balances("*")), len(whole.asked), len(whole.book.Balances("*")))
+			len(tr.asked), len(tr.Book.Balances("*")), len(whole.asked), len(whole.Book.Balances("*")))
 	}
 	o.tr = tr
 	o.old(tr)
@@ -97,9 +97,9 @@ func (o *office) replayed(behind int) *Treasury {
 	for i, f := range o.frames {
 		must(tr.Replay(f))
 		if i+1 == behind {
-			data, err := tr.past.Snapshot()
+			data, err := tr.Past.Snapshot()
 			must(err)
-			must(tr.past.Load(data))
+			must(tr.Past.Load(data))
 		}
 	}
 	must(tr.Restore())
@@ -189,7 +189,7 @@ func TestReturnsAreTakenInOrder(t *testing.T) {
 		uint64(3): ""}; fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Errorf("answers %v, want %v", told, want)
 	}
-	if got := o.tr.Book().Allotted("ann", "h"); got != 10 {
+	if got := o.tr.Book.Allotted("ann", "h"); got != 10 {
 		t.Errorf("still allotted %d, want 10", got)
 	}
 	if got := o.ask(bus.OpAllotted, bus.FundsRequest{ID: "q", Hub: "h", After: 1}); got.Returned != 3 {
@@ -327,18 +327,18 @@ func TestAgainstAModel(t *testing.T) {
 				o.reopen()
 			}
 			total := market.Credits(0)
-			for _, b := range o.tr.Book().Balances("*") {
+			for _, b := range o.tr.Book.Balances("*") {
 				total += b.Amount
 			}
 			if total != 0 {
 				t.Fatalf("all accounts sum to %d", total)
 			}
 			for _, c := range []string{"ann", "bob"} {
-				if got, _ := o.tr.Book().Prepaid(c); got != prepaid[c] {
+				if got, _ := o.tr.Book.Prepaid(c); got != prepaid[c] {
 					t.Fatalf("prepaid of %s is %d, want %d", c, got, prepaid[c])
 				}
 				for _, h := range []string{"g", "h"} {
-					if got := o.tr.Book().Allotted(c, h); got != at[c+" "+h] {
+					if got := o.tr.Book.Allotted(c, h); got != at[c+" "+h] {
 						t.Fatalf("%s has %d of %s, want %d", h, got, c, at[c+" "+h])
 					}
 				}
@@ -386,7 +386,7 @@ func TestTheCurrencyIsForGood(t *testing.T) {
 	if err := errors.Join(first.Restore(), first.Begin()); err != nil {
 		t.Fatal(err)
 	}
-	f, err := first.Book().Seal(1, 1, first.Ready().Records)
+	f, err := first.Book.Seal(1, 1, first.Ready().Records)
 	if err != nil || f.Records[0].Open.Currency != "EUR" {
 		t.Fatalf("the first record: %+v, %v", f, err)
 	}
@@ -402,7 +402,7 @@ func TestTheCurrencyIsForGood(t *testing.T) {
 
 // Replay takes in one stored frame, from the first, before Restore.
 func (t *Treasury) Replay(f ledger.Frame) error {
-	return t.past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
+	return t.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }
 
 // Each domain's hub writes in the registry which journal it has, and one may name another's. That neither
@@ -414,7 +414,7 @@ func TestNoHubMakesAnotherStale(t *testing.T) {
 	ask := func(op, domain string, epoch int64) bus.Code {
 		n++
 		req := bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "probe-maths", Hub: "h", Domain: domain,
-			Epoch: epoch, Amount: 1, After: o.tr.Book().LastGrant("h"), Vouchers: []bus.DoorVoucher{}}
+			Epoch: epoch, Amount: 1, After: o.tr.Book.LastGrant("h"), Vouchers: []bus.DoorVoucher{}}
 		if o.tr.Doubts(op, &req) {
 			return "doubted"
 		}

@@ -61,7 +61,7 @@ func (t *Treasury) vouchedFor(req *bus.FundsRequest, least market.Credits) (*bac
 	if t.owns(req) {
 		return nil, nil
 	}
-	b := &backing{was: t.book.Vouched(req.Client, req.Hub)}
+	b := &backing{was: t.Book.Vouched(req.Client, req.Hub)}
 	b.all = b.was.Left
 	for i := range req.Vouchers {
 		if s := &req.Vouchers[i]; t.proven(s, req) {

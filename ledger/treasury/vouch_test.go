@@ -111,12 +111,12 @@ func playVouchers(t *testing.T, seed uint64) {
 				o.tr.Vouches(name, keys[name])
 			}
 		case 2:
-			has := o.tr.Book().Allotted(client, hub)
+			has := o.tr.Book.Allotted(client, hub)
 			if has == 0 {
 				continue
 			}
 			back := 1 + market.Credits(r.Int64N(int64(has)))
-			if a := o.ask(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, o.tr.Book().LastReturn(hub)+1),
+			if a := o.ask(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID(hub, o.tr.Book.LastReturn(hub)+1),
 				Client: client, Hub: hub, Amount: back}); a.Code != "" {
 				t.Fatalf("return: %+v", a)
 			}
@@ -160,7 +160,7 @@ func playVouchers(t *testing.T, seed uint64) {
 					req.Vouchers = append(req.Vouchers, v)
 				}
 			}
-			covered := o.tr.Book().Vouched(client, hub).Left
+			covered := o.tr.Book.Vouched(client, hub).Left
 			a := o.ask(bus.OpAllot, req)
 			for _, g := range a.Grants {
 				granted[k] += g.Amount
@@ -227,7 +227,7 @@ func TestVouchersOfManyDoors(t *testing.T) {
 		if s := ask(door, key, line, 20); s != 0 {
 			t.Fatalf("door %d is gone, and its voucher counts: %d", i, s)
 		}
-		if lines := len(o.tr.Book().Vouched("ann", "h").Doors); lines > maxLines {
+		if lines := len(o.tr.Book.Vouched("ann", "h").Doors); lines > maxLines {
 			t.Fatalf("%d lines are remembered", lines)
 		}
 	}
@@ -243,7 +243,7 @@ func TestVouchersOfManyDoors(t *testing.T) {
 		}
 	}
 	o.reopen()
-	if v := o.tr.Book().Vouched("ann", "h"); len(v.Doors) > ledger.MaxVouched || v.Left != 0 {
+	if v := o.tr.Book.Vouched("ann", "h"); len(v.Doors) > ledger.MaxVouched || v.Left != 0 {
 		t.Errorf("after a start %+v", v)
 	}
 }
@@ -324,7 +324,7 @@ func TestNoDoorIsOneTooMany(t *testing.T) {
 				}
 			}
 		}
-		if lines := len(o.tr.Book().Vouched("ann", "h").Doors); lines > ledger.MaxVouched {
+		if lines := len(o.tr.Book.Vouched("ann", "h").Doors); lines > ledger.MaxVouched {
 			t.Fatalf("%d lines are remembered", lines)
 		}
 	}

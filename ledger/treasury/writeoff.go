@@ -14,13 +14,13 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 	hub := req.Hub
 	no := func(format string, args ...any) error { return refuse(bus.CodeBadRequest, format, args...) }
 	switch {
-	case t.book.WrittenOff(hub):
-		t.answer(to, req, bus.FundsReply{Gone: t.book.Balance(ledger.Lost(hub)), Lost: true})
+	case t.Book.WrittenOff(hub):
+		t.answer(to, req, bus.FundsReply{Gone: t.Book.Balance(ledger.Lost(hub)), Lost: true})
 		return errLater
-	case !t.book.Knows(hub):
+	case !t.Book.Knows(hub):
 		return no("hub: the treasury never dealt with a hub %.80q: it has another name, which is that of "+
 			"its journal, or nobody has had money there yet", hub)
-	case t.book.Closed(hub):
+	case t.Book.Closed(hub):
 		return no("hub %s has ended, and has given back what clients had there: there is nothing to write "+
 			"off", hub)
 	}
@@ -28,9 +28,9 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 	if req.Sure && lives != nil {
 		return lives
 	}
-	r := t.book.NewWriteOff(hub, t.salt())
+	r := t.Book.NewWriteOff(hub, t.salt())
 	reply := bus.FundsReply{Back: r.WriteOff.Back, Gone: r.WriteOff.Lost}
-	if known, _ := t.book.Marked(hub); !known.Zero() {
+	if known, _ := t.Book.Marked(hub); !known.Zero() {
 		reply.Known = &known
 	}
 	var clients []string

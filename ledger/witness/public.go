@@ -17,7 +17,7 @@ type Public struct{ Name, URL string }
 // Public lists those that there are.
 func (p *Party) Public() (all []Public) {
 	for _, w := range p.policy.Witnesses {
-		if w.URL != "" && w.Key.Name() != p.origin {
+		if w.URL != "" && w.Key.Name() != p.Origin {
 			all = append(all, Public{w.Name, w.URL})
 		}
 	}
@@ -26,7 +26,7 @@ func (p *Party) Public() (all []Public) {
 
 // Submit returns the request that has a public witness cosign the last checkpoint; nil where it has.
 func (p *Party) Submit(w Public) ([]byte, error) {
-	if p.note == nil || p.doubt != "" || p.held[w.Name] >= p.last.Size {
+	if p.note == nil || p.Doubt != "" || p.held[w.Name] >= p.last.Size {
 		return nil, nil
 	}
 	_, old, proof, err := p.proven(p.held[w.Name])
@@ -45,7 +45,7 @@ func (p *Party) Submit(w Public) ([]byte, error) {
 func (p *Party) Conflict(w Public, size int64) error {
 	if size < 0 || size > p.last.Size {
 		return fmt.Errorf("witness %s says that it has cosigned %d records of %s, which has signed %d", w.Name, size,
-			p.origin, p.last.Size)
+			p.Origin, p.last.Size)
 	}
 	if size == p.held[w.Name] {
 		return fmt.Errorf("witness %s asks for a proof from record %d on, and takes none", w.Name, size)

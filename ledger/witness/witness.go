@@ -47,8 +47,8 @@ type Config struct {
 
 // Party is the writer of a journal and a witness of others. Not for use by several goroutines at once.
 type Party struct {
-	origin   string
-	market   string // what origins of its market begin with
+	Origin   string // of the journal
+	Market   string // what origins of its market begin with
 	writer   note.Signer
 	cosigner *checkpoint.Cosigner
 	policy   *checkpoint.Policy
@@ -61,7 +61,7 @@ type Party struct {
 	heard bool                  // a witness has said what it cosigned last, and the journal goes on that
 	none  map[string]bool       // witnesses that have cosigned nothing of it
 	one   bool
-	doubt string           // why the journal is not the one that was signed
+	Doubt string           // why the journal is not the one that was signed
 	held  map[string]int64 // size of what each witness has cosigned last of this journal
 
 	seen map[string]*seen // journals that it is a witness of, by origin
@@ -104,8 +104,8 @@ func New(c Config) (*Party, error) {
 	if p.cosigner, err = checkpoint.NewCosigner(c.Witness); err != nil {
 		return nil, err
 	}
-	p.origin = p.writer.Name()
-	p.market = p.origin[:strings.LastIndex(p.origin, "/")+1]
+	p.Origin = p.writer.Name()
+	p.Market = p.Origin[:strings.LastIndex(p.Origin, "/")+1]
 	if err := p.SetPolicy(c.Policy); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func New(c Config) (*Party, error) {
 		}
 	}
 	if len(c.Last) > 0 {
-		if p.last, err = checkpoint.Peek(c.Last); err != nil || p.last.Origin != p.origin {
+		if p.last, err = checkpoint.Peek(c.Last); err != nil || p.last.Origin != p.Origin {
 			return nil, fmt.Errorf("the last checkpoint kept: %w", cmp.Or(err, errOther))
 		}
 	}
@@ -142,19 +142,13 @@ func (p *Party) SetPolicy(text []byte) error {
 		return err
 	}
 	if !slices.ContainsFunc(policy.Logs, func(l checkpoint.Log) bool {
-		return l.Origin == p.origin && l.Key.KeyHash() == p.writer.KeyHash()
+		return l.Origin == p.Origin && l.Key.KeyHash() == p.writer.KeyHash()
 	}) {
-		return fmt.Errorf("the policy does not name the key of %s: take the one that was written with it", p.origin)
+		return fmt.Errorf("the policy does not name the key of %s: take the one that was written with it", p.Origin)
 	}
 	p.policy = policy
 	return nil
 }
-
-// Origin of the journal.
-func (p *Party) Origin() string { return p.origin }
-
-// Market returns the beginning of the origins of all its journals.
-func (p *Party) Market() string { return p.market }
 
 // Sign takes in how far the journal was read back from the disk, and returns a checkpoint of it to be kept
 // before anybody hears of it; nil where the last one covers it, by the key in use. One that does not go on
@@ -165,10 +159,10 @@ func (p *Party) Sign(head tree.Head) ([]byte, error) {
 	}
 	err := p.continues(p.last, "its own last checkpoint")
 	covered := head.Size == 0 || p.note != nil && head.Size == p.last.Size
-	if err != nil || p.doubt != "" || p.Waits() != "" || covered {
+	if err != nil || p.Doubt != "" || p.Waits() != "" || covered {
 		return nil, err
 	}
-	c := checkpoint.Checkpoint{Origin: p.origin, Size: head.Size, Root: head.Root}
+	c := checkpoint.Checkpoint{Origin: p.Origin, Size: head.Size, Root: head.Root}
 	n, err := checkpoint.Sign(c, p.writer)
 	if err != nil {
 		return nil, err
@@ -191,38 +185,35 @@ func (p *Party) continues(c checkpoint.Checkpoint, whose string) error {
 
 // contradicted notes that the journal is not the one that a checkpoint of it was of.
 func (p *Party) contradicted(c checkpoint.Checkpoint, whose string) {
-	if p.doubt != "" {
+	if p.Doubt != "" {
 		return
 	}
 	found := fmt.Sprintf("its first %d have another root", c.Size)
 	if p.head.Size < c.Size {
 		found = fmt.Sprintf("it has %d", p.head.Size)
 	}
-	p.doubt = fmt.Sprintf("journal %s is not the one that was signed: %s is of %d records with root %v, and %s: an "+
-		"older copy was put in its place, or records were changed (deploy/runbook.md: checkpoints)", p.origin, whose,
+	p.Doubt = fmt.Sprintf("journal %s is not the one that was signed: %s is of %d records with root %v, and %s: an "+
+		"older copy was put in its place, or records were changed (deploy/runbook.md: checkpoints)", p.Origin, whose,
 		c.Size, c.Root, found)
 }
 
-// Doubt says why the journal is not the one that was signed; "": nothing says so. It is never led again.
-func (p *Party) Doubt() string { return p.doubt }
-
 // IsOther notes that whoever read the journal found that it is not the one that was signed.
-func (p *Party) IsOther(why string) { p.doubt = why }
+func (p *Party) IsOther(why string) { p.Doubt = why }
 
 // Waits says whose word is waited for before the journal is led; "": nobody's. A journal that was empty at
 // the start needs nobody, nor does one in whose market nobody else signs. That a witness has cosigned
 // nothing counts where all of them say so.
 func (p *Party) Waits() string {
-	if p.doubt != "" || p.heard {
+	if p.Doubt != "" || p.heard {
 		return ""
 	}
 	most, peers := 8, p.peers()
-	silent := slices.DeleteFunc(slices.Clone(peers), func(name string) bool { return p.none[p.market+name] })
+	silent := slices.DeleteFunc(slices.Clone(peers), func(name string) bool { return p.none[p.Market+name] })
 	if len(silent) == 0 || p.one && len(silent) < len(peers) {
 		return ""
 	}
 	return fmt.Sprintf("journal %s may lack its end: with its %d records it waits for the word of a witness on what "+
-		"that has cosigned of it last: any of %s", p.origin, p.head.Size,
+		"that has cosigned of it last: any of %s", p.Origin, p.head.Size,
 		strings.Join(silent[:min(most, len(silent))], ", "))
 }
 
@@ -232,8 +223,8 @@ func (p *Party) Alone() { p.heard = true }
 // peers lists the market's other keepers of journals by name, who are each other's witnesses.
 func (p *Party) peers() (all []string) {
 	for _, w := range p.policy.Witnesses {
-		name, ok := strings.CutPrefix(w.Key.Name(), p.market)
-		if ok && w.Key.Name() != p.origin && !slices.Contains(all, name) {
+		name, ok := strings.CutPrefix(w.Key.Name(), p.Market)
+		if ok && w.Key.Name() != p.Origin && !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
@@ -252,11 +243,11 @@ func (p *Party) Sees() (origin string) {
 // Say returns what a witness, who is one in turn, is told. It is called after Sign, and once State is
 // durable.
 func (p *Party) Say(peer string) (*bus.Attest, error) {
-	a := &bus.Attest{Of: p.origin, Why: p.why[peer]}
+	a := &bus.Attest{Of: p.Origin, Why: p.why[peer]}
 	if s := p.seen[peer]; s != nil {
 		a.Held = []byte(s.Note)
 	}
-	if p.note == nil || p.doubt != "" || p.held[peer] >= p.last.Size {
+	if p.note == nil || p.Doubt != "" || p.held[peer] >= p.last.Size {
 		return a, nil
 	}
 	var err error
@@ -290,7 +281,7 @@ type Outcome struct {
 // origin. An error says what of it was not believed; the rest is taken in.
 func (p *Party) Hear(peer string, a *bus.Attest, now time.Time) (o Outcome, err error) {
 	switch {
-	case a.Of != peer || peer == p.origin || !p.policy.Knows(peer):
+	case a.Of != peer || peer == p.Origin || !p.policy.Knows(peer):
 		return o, fmt.Errorf("%.80q speaks of checkpoints as %.80q, and the policy knows no such other journal", peer,
 			a.Of)
 	case len(a.Note) > maxNote || len(a.Held) > maxNote:
@@ -315,17 +306,17 @@ func (p *Party) Hear(peer string, a *bus.Attest, now time.Time) (o Outcome, err 
 // cosigned takes in a checkpoint of the journal that a witness has cosigned, and returns it to be kept.
 func (p *Party) cosigned(by string, note []byte) ([]byte, error) {
 	v, err := p.policy.Read(note)
-	if err == nil && v.Origin != p.origin {
+	if err == nil && v.Origin != p.Origin {
 		err = fmt.Errorf("it is of %s", v.Origin)
 	}
 	if err == nil && len(v.Cosigned) == 0 {
 		err = errors.New("it has no signature of a witness")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s shows what is no checkpoint of %s that it has cosigned: %w", by, p.origin, err)
+		return nil, fmt.Errorf("%s shows what is no checkpoint of %s that it has cosigned: %w", by, p.Origin, err)
 	}
 	err = p.continues(v.Checkpoint, "the checkpoint that "+by+" has cosigned last")
-	if err != nil || p.doubt != "" {
+	if err != nil || p.Doubt != "" {
 		return nil, err
 	}
 	p.held[by] = v.Size

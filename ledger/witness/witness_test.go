@@ -220,7 +220,7 @@ func TestCheckpointsFormOneChain(t *testing.T) {
 			} else {
 				hub.grow()
 			}
-			hub.says("is not the one that was signed: its own last checkpoint is of 3 records", hub.Doubt())
+			hub.says("is not the one that was signed: its own last checkpoint is of 3 records", hub.Doubt)
 			hub.grow("e", "f")
 			if !bytes.Equal(hub.kept, first) {
 				t.Errorf("%s: it was signed all the same", what)
@@ -256,7 +256,7 @@ func TestAStartHearsItsWitness(t *testing.T) {
 			hub.says("waits for the word of a witness", hub.Waits())
 		}
 		talk(hub, treasury)
-		doubt := hub.Doubt()
+		doubt := hub.Doubt
 		if hub.Waits() != "" || (doubt == "") != (c.doubt == "") || !strings.Contains(doubt, c.doubt) {
 			t.Errorf("%s: it waits %q and doubts %q, want %q", c.name, hub.Waits(), doubt, c.doubt)
 		}
@@ -278,7 +278,7 @@ func TestTwoThatStartTogether(t *testing.T) {
 	hub.tell(treasury)
 	treasury.says("", treasury.Waits())
 	treasury.tell(hub)
-	hub.says("", hub.Waits()+hub.Doubt()+treasury.Doubt())
+	hub.says("", hub.Waits()+hub.Doubt+treasury.Doubt)
 
 	// that one hub has cosigned nothing says little, that none has says enough
 	treasury.state = nil
@@ -328,7 +328,7 @@ func TestTwoNotesThatContradictEachOther(t *testing.T) {
 	a, err := treasury.Say("souk/math")
 	ok(t, err)
 	fork.told("treasury", a) // and the fork finds itself out
-	fork.says("another root", fork.Doubt())
+	fork.says("another root", fork.Doubt)
 }
 
 // A longer journal that does not go on what was cosigned is kept with the proof by which it was to, also
@@ -452,7 +452,7 @@ func TestWhatAWitnessRefuses(t *testing.T) {
 			t.Errorf("%s: the state changed:\n%s", c.what, got)
 		}
 	}
-	treasury.says("", treasury.Doubt())
+	treasury.says("", treasury.Doubt)
 	hub.tell(treasury)
 	treasury.tell(hub)
 	hub.wants("cosigned", hub.cosigns, []int64{3, 7})

@@ -16,11 +16,11 @@ import (
 type Cache struct {
 	Forgotten func(hash uint64) // is told of each block whose content is given up; may be nil
 
-	size   int // tokens in a block
+	Size   int // tokens in a block
 	blocks []block
 	index  map[uint64]int32 // hash -> newest block that holds it
 	// blocks on the free list, a ring through block 0, which is never used, as in vLLM
-	free int
+	Free int
 }
 
 type block struct {
@@ -33,24 +33,18 @@ type block struct {
 
 // New is an empty cache of so many blocks, of which block 0 is never used, each of size tokens.
 func New(blocks, size int) *Cache {
-	c := &Cache{size: size, blocks: make([]block, blocks), index: map[uint64]int32{}}
+	c := &Cache{Size: size, blocks: make([]block, blocks), index: map[uint64]int32{}}
 	for i := 1; i < blocks; i++ {
 		c.putFree(int32(i), c.blocks[0].prev)
 	}
 	return c
 }
 
-// Size is the number of tokens in a block.
-func (c *Cache) Size() int { return c.size }
-
-// Free is the number of blocks without references.
-func (c *Cache) Free() int { return c.free }
-
 // Capacity is the number of blocks that requests can use.
 func (c *Cache) Capacity() int { return len(c.blocks) - 1 }
 
 // Used is the number of blocks with references.
-func (c *Cache) Used() int { return c.Capacity() - c.free }
+func (c *Cache) Used() int { return c.Capacity() - c.Free }
 
 // Chain is the hash of a block of tokens that follows parent. The first parent is Root(model, salt). 64 bits:
 // with a million blocks the chance of any collision is 3e-8 (vLLM takes 256 because an adversary could look
@@ -184,13 +178,13 @@ func (c *Cache) putFree(b, behind int32) {
 	next := c.blocks[behind].next
 	c.blocks[b].prev, c.blocks[b].next = behind, next
 	c.blocks[behind].next, c.blocks[next].prev = b, b
-	c.free++
+	c.Free++
 }
 
 func (c *Cache) takeFree(b int32) {
 	p := &c.blocks[b]
 	c.blocks[p.prev].next, c.blocks[p.next].prev = p.next, p.prev
-	c.free--
+	c.Free--
 }
 
 // Known counts the different full blocks that can be found.
@@ -212,7 +206,7 @@ func (c *Cache) Put(hashes []uint64) {
 	held := c.Find(nil, hashes)
 	c.Hold(held)
 	n := len(held)
-	held = c.Take(held, min(len(hashes)-n, c.free))
+	held = c.Take(held, min(len(hashes)-n, c.Free))
 	for i := n; i < len(held); i++ {
 		c.Fill(held[i], hashes[i])
 	}

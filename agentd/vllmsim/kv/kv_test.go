@@ -77,10 +77,10 @@ func TestCacheAgainstDumb(t *testing.T) {
 		var held [][]int32
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
-				if c.free == 0 {
+				if c.Free == 0 {
 					t.Skip("full")
 				}
-				k := rapid.IntRange(1, c.free).Draw(t, "k")
+				k := rapid.IntRange(1, c.Free).Draw(t, "k")
 				got := c.Take(nil, k)
 				for _, b := range got {
 					if want := d.take(); b != want {
@@ -140,8 +140,8 @@ func TestCacheAgainstDumb(t *testing.T) {
 				for b := c.blocks[0].next; b != 0; b = c.blocks[b].next {
 					free = append(free, b)
 				}
-				if !slices.Equal(free, d.free) || c.free != len(d.free) {
-					t.Fatalf("free are %v (%d), want %v", free, c.free, d.free)
+				if !slices.Equal(free, d.free) || c.Free != len(d.free) {
+					t.Fatalf("free are %v (%d), want %v", free, c.Free, d.free)
 				}
 			},
 		})

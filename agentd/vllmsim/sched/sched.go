@@ -145,9 +145,9 @@ func (c *Scheduler[S]) admit(at, budget int) int {
 	s := c.Waiting[at]
 	r := s.Sched()
 	// The last token is always computed: its output is wanted.
-	hit := c.Cache.Find(c.spare[:0], s.Prefix((r.Tokens-1)/c.Cache.Size()))
+	hit := c.Cache.Find(c.spare[:0], s.Prefix((r.Tokens-1)/c.Cache.Size))
 	c.spare = hit
-	r.Computed = max(len(hit)*c.Cache.Size(), r.Handed)
+	r.Computed = max(len(hit)*c.Cache.Size, r.Handed)
 	n := min(r.Tokens-r.Computed, budget)
 	if !c.Room(s, n, hit) {
 		r.Computed = 0
@@ -156,7 +156,7 @@ func (c *Scheduler[S]) admit(at, budget int) int {
 	c.Waiting = slices.Delete(c.Waiting, at, at+1)
 	c.Running = append(c.Running, s)
 	if r.Cached < 0 {
-		r.Cached = len(hit) * c.Cache.Size()
+		r.Cached = len(hit) * c.Cache.Size
 	}
 	c.plan(s, n)
 	return n
@@ -164,9 +164,9 @@ func (c *Scheduler[S]) admit(at, budget int) int {
 
 // Room gives s the blocks for n more tokens, after those of hit, if there are enough.
 func (c *Scheduler[S]) Room(s S, n int, hit []int32) bool {
-	r, size := s.Sched(), c.Cache.Size()
+	r, size := s.Sched(), c.Cache.Size
 	need := (r.Computed+n+size-1)/size - len(r.Blocks) - len(hit)
-	if need+c.Cache.Idle(hit) > c.Cache.Free() {
+	if need+c.Cache.Idle(hit) > c.Cache.Free {
 		return false
 	}
 	from, full := r.Computed/size, (r.Computed+n)/size // blocks that are full after this step

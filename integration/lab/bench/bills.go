@@ -172,24 +172,24 @@ func (o Options) overHTTP(ctx context.Context, agents, slots int, clients map[st
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Err(), m.Close()) }()
-	creds, err := m.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: "beside"}, time.Now())
+	creds, err := m.Keys.Ensure(bus.RoleGateway, bus.IDs{Name: "beside"}, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	key, err := putKey(ctx, m.Registry(), "dev")
+	key, err := putKey(ctx, m.Registry, "dev")
 	if err != nil {
 		return nil, err
 	}
 	keys := map[string]string{}
 	for client := range clients {
-		if _, err := m.Link().Fund(ctx, client, 1000*market.Credit, "bench-"+client); err != nil {
+		if _, err := m.Link.Fund(ctx, client, 1000*market.Credit, "bench-"+client); err != nil {
 			return nil, err
 		}
-		if keys[client], err = putKey(ctx, m.Registry(), client); err != nil {
+		if keys[client], err = putKey(ctx, m.Registry, client); err != nil {
 			return nil, err
 		}
 	}
-	err = p.besideGateway(ctx, o, m.State(), creds, key, func(g *httpDoor) error {
+	err = p.besideGateway(ctx, o, m.State, creds, key, func(g *httpDoor) error {
 		all, err = g.play(ctx, dialogues, clients, keys)
 		return err
 	})

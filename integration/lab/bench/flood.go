@@ -210,7 +210,7 @@ func (s *servers) floodNATS(ctx context.Context) (p played, err error) {
 }
 
 func (s *servers) floodEtcd(ctx context.Context) (p played, err error) {
-	secure, err := natsauth.TLSOf(natsauth.ClientFiles(s.keys.Dir(), "math"))
+	secure, err := natsauth.TLSOf(natsauth.ClientFiles(s.keys.Dir, "math"))
 	if err != nil {
 		return
 	}

@@ -103,15 +103,15 @@ type httpDoor struct {
 func (p place) withGateway(ctx context.Context, o Options, e local.Engine, agents, slots int,
 	f func(*local.Market, *httpDoor) error) error {
 	return p.inMarket(ctx, e, agents, slots, func(m *local.Market) (err error) {
-		creds, err := m.Keys().Ensure(bus.RoleGateway, bus.IDs{Name: "beside"}, time.Now())
+		creds, err := m.Keys.Ensure(bus.RoleGateway, bus.IDs{Name: "beside"}, time.Now())
 		if err != nil {
 			return err
 		}
-		key, err := putKey(ctx, m.Registry(), "dev")
+		key, err := putKey(ctx, m.Registry, "dev")
 		if err != nil {
 			return err
 		}
-		return p.besideGateway(ctx, o, m.State(), creds, key, func(g *httpDoor) error { return f(m, g) })
+		return p.besideGateway(ctx, o, m.State, creds, key, func(g *httpDoor) error { return f(m, g) })
 	})
 }
 

@@ -82,7 +82,7 @@ func auditBars(ctx context.Context, o Options) ([]Bar, error) {
 		if err := r.Each(func(journal.Entry) error { return nil }); err != nil {
 			return nil, err
 		}
-		frames += r.Frames()
+		frames += r.Frames
 	}
 	reference := newReference()
 	x, err := repeat(o, "the audit", func() ([]float64, error) {

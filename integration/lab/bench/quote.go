@@ -182,7 +182,7 @@ func (d *desk) quote(asked []byte) error {
 // milliseconds.
 func (p place) quotes(ctx context.Context, n int) (x []float64, err error) {
 	err = p.inMarket(ctx, local.Engine{}, 16, 4, func(m *local.Market) error {
-		c, err := m.Link().Client("dev")
+		c, err := m.Link.Client("dev")
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func writeUnbound(keys *natsauth.Store, name, file string) error {
 	if err != nil {
 		return err
 	}
-	seed, err := os.ReadFile(filepath.Join(keys.Dir(), "signing.seed"))
+	seed, err := os.ReadFile(filepath.Join(keys.Dir, "signing.seed"))
 	if err != nil {
 		return err
 	}

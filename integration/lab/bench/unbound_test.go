@@ -30,7 +30,7 @@ func TestUnboundCreds(t *testing.T) {
 	if err := writeUnbound(keys, "floor", file); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(s.URL(), nats.UserCredentials(file))
+	nc, err := nats.Connect(s.URL, nats.UserCredentials(file))
 	if err != nil {
 		t.Fatal(err)
 	}

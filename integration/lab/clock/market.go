@@ -49,7 +49,7 @@ func (r *run) throughMarket(ctx context.Context, urls []string) (
 	end = func() error { return errors.Join(m.Err(), m.Close(), os.RemoveAll(dir)) }
 	for caller := range s.Callers { // rules know of no groups: so all share one here
 		client := name(&virtual.Request{Caller: caller})
-		if _, err := local.JoinGroup(ctx, m.Registry(), client, "all", false); err != nil {
+		if _, err := local.JoinGroup(ctx, m.Registry, client, "all", false); err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
 	}

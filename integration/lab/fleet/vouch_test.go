@@ -30,7 +30,7 @@ func TestAHubsCredsTakeNoMoney(t *testing.T) {
 		Creds: natsauth.File(creds)})
 	must(t, err)
 	defer thief.Close()
-	files := natsauth.ClientFiles(f.Keys.Dir(), ids.Name) // and its certificate
+	files := natsauth.ClientFiles(f.Keys.Dir, ids.Name) // and its certificate
 	secure, err := natsauth.TLSOf(files)
 	must(t, err)
 	registry, err := etcdreg.Dial(ctx, etcdreg.Config{Endpoints: []string{f.Etcd}, TLS: secure,

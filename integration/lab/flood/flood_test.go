@@ -85,7 +85,7 @@ func open(t *testing.T) market {
 	s, err := embedded.StartNATS(embedded.NATSConfig{Listen: "127.0.0.1:0", Auth: auth})
 	ok(t, err)
 	t.Cleanup(s.Close)
-	return market{s.URL(), keys}
+	return market{s.URL, keys}
 }
 
 func (m market) creds(t *testing.T, role bus.Role, name string) natsauth.Source {

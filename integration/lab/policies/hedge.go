@@ -128,7 +128,7 @@ func playHedge(ctx context.Context, m *local.Market, seed uint64, ramp time.Dura
 		}
 		computed += n
 	}
-	s, paid := m.Hubs()[0].Stats(), r.Prompt+r.Output
+	s, paid := m.Hubs[0].Stats(), r.Prompt+r.Output
 	return HedgeFigures{Tasks: r.Asked, First: r.TTFT.Max / 1000, Whole: r.Whole.Max / 1000, P99: r.TTFT.P99,
 		Moved: r.Moved, Hedged: s.Hedged,
 		More: 100 * (float64(computed)/float64(paid) - 1)}, nil

@@ -176,7 +176,7 @@ func (e *Engine) Advance(now time.Duration, out []Said) []Said {
 
 // complete ends the step and appends what it gave the jobs of its batch.
 func (e *Engine) complete(out []Said) []Said {
-	size := e.Cache.Size()
+	size := e.Cache.Size
 	for range e.step.n - 1 { // the blocks of the first were taken when it began
 		for _, w := range e.Batch {
 			w.Seq.run.Computed++
@@ -257,9 +257,9 @@ func (e *Engine) equal() int {
 	}
 	need := 0
 	for _, w := range e.Batch {
-		need += (w.Seq.run.Computed+n+e.Cache.Size()-1)/e.Cache.Size() - len(w.Seq.run.Blocks)
+		need += (w.Seq.run.Computed+n+e.Cache.Size-1)/e.Cache.Size - len(w.Seq.run.Blocks)
 	}
-	if need > e.Cache.Free() || len(e.Batch) < len(e.Running) {
+	if need > e.Cache.Free || len(e.Batch) < len(e.Running) {
 		return 1
 	}
 	return n

@@ -9,7 +9,7 @@ func (m *Market) Watch(engines []*Engine) {
 	}
 	for _, a := range m.agents {
 		e := engines[a.i]
-		size := e.Cache.Size()
+		size := e.Cache.Size
 		e.Cache.Forgotten = func(hash uint64) {
 			a.blocks.Events = append(a.blocks.Events,
 				kvevent.Event{Kind: kvevent.Removed, Blocks: []kvevent.Key{kvevent.Key(hash)}})

@@ -41,7 +41,7 @@ func (s *Server) observe() {
 		say(treasuryPending, float64(len(s.queue)))
 		say(treasuryClosed, metrics.Bool(s.t.Closed() != ""))
 		say(treasuryDenied, float64(len(s.t.Denied())))
-		sums := s.t.Book().Totals()
+		sums := s.t.Book.Totals()
 		say(treasuryClients, float64(sums.Empty), "none")
 		say(treasuryClients, float64(sums.Low), "low")
 		say(treasuryClients, float64(sums.Clients-sums.Empty-sums.Low), "more")

@@ -178,7 +178,7 @@ func (s *Server) remember(ctx context.Context) error {
 // begin judges the epoch, and writes the first frame of an empty journal.
 func (s *Server) begin() error {
 	s.mu.Lock()
-	_, last, _ := s.t.Book().Last()
+	_, last, _ := s.t.Book.Last()
 	err := error(nil)
 	if epoch := s.epoch.Load(); epoch < last {
 		err = fmt.Errorf("epoch %d is below %d, the last in its journal: another has led since, or etcd was "+
@@ -198,7 +198,7 @@ func (s *Server) begin() error {
 	// hears hubs each time: another may have led since they spoke; one on its own file, where another did.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	frames, _, _ := s.t.Book().Last()
+	frames, _, _ := s.t.Book.Last()
 	if s.cfg.Believe != 0 && s.cfg.Believe == frames {
 		s.d.Signs.Alone()
 	}

@@ -83,7 +83,7 @@ func (s *Server) act(ready treasury.Ready, closed string) error {
 // is true. A hub that has ended has closed its journal and returns nothing. So a return in its name is taken
 // in only if it leads now: then somebody else ended it.
 func (s *Server) handle(r request, room bool) {
-	ended := r.op == bus.OpReturn && s.t.Book().Closed(r.req.Hub)
+	ended := r.op == bus.OpReturn && s.t.Book.Closed(r.req.Hub)
 	unknown := r.op == bus.OpWriteOff && r.asked != answered // whether it leads
 	if unknown || ended && !r.leads || r.asked != away && s.t.Doubts(r.op, &r.req) {
 		if r.asked == notAsked {
@@ -113,7 +113,7 @@ func (s *Server) commit(ready treasury.Ready) error {
 		return nil
 	}
 	s.mu.Lock()
-	f, err := s.t.Book().Seal(s.epoch.Load(), time.Now().UnixNano(), ready.Records)
+	f, err := s.t.Book.Seal(s.epoch.Load(), time.Now().UnixNano(), ready.Records)
 	s.mu.Unlock()
 	if err == nil {
 		err = s.d.Journal.Append(f)

@@ -116,7 +116,7 @@ func (s *Server) here(req *bus.FundsRequest) {
 // mark returns how far the journal is; nil if that cannot be read.
 func (s *Server) mark() *tip.Mark {
 	s.mu.Lock()
-	m := tip.Mark{Journal: s.t.Book().ID(), Seq: s.t.Book().Said()}
+	m := tip.Mark{Journal: s.t.Book.ID(), Seq: s.t.Book.Said()}
 	s.mu.Unlock()
 	sum, ok, err := s.d.Journal.Sum(m.Seq)
 	if err != nil {

@@ -92,7 +92,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()), words: []byte(rand.Text()),
 	}
 	s.t = treasury.New(cfg, salt)
-	err := d.Journal.Restore(s.t.Past())
+	err := d.Journal.Restore(s.t.Past)
 	if err == nil {
 		err = s.t.Restore()
 	}

@@ -27,7 +27,7 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seq, _, _ := s.t.Book().Last()
+	seq, _, _ := s.t.Book.Last()
 	refused := int64(0)
 	for of, n := range s.answers {
 		if of[1] != metrics.Code("") {
@@ -38,7 +38,7 @@ func (s *Server) Stats() Stats {
 		Requests: s.requests.Load(), Refused: refused, Dropped: s.dropped.Load(),
 		Frames: s.frames.Load(), Records: s.records.Load(), Pending: len(s.queue),
 		Seq: seq, Epoch: s.epoch.Load(), Leading: s.Leading(), Awaited: s.stands.Awaited(),
-		Ended: s.t.Book().EndedHubs(), Balances: s.t.Book().Balances("*"),
+		Ended: s.t.Book.EndedHubs(), Balances: s.t.Book.Balances("*"),
 		Closed: s.t.Closed(), Denied: s.t.Denied(),
 	}
 }

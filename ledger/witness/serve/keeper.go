@@ -108,7 +108,7 @@ func New(cfg Config) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoints (policy %s, state %s): %w", cfg.Policy, cfg.State, err)
 	}
-	k.log = cfg.Logger.With("journal", k.party.Origin()) // one process may have several
+	k.log = cfg.Logger.With("journal", k.party.Origin) // one process may have several
 	if cfg.Frame > 0 {
 		c, _ := checkpoint.Peek(cfg.Last)
 		k.signed = append(k.signed, tree.Head{Frame: cfg.Frame, Size: c.Size, Root: c.Root})
@@ -236,7 +236,7 @@ func (k *Keeper) recheck(ctx context.Context) {
 
 // stands notes why the journal is not led. The lock is held.
 func (k *Keeper) stands() {
-	now := &stand{k.party.Doubt(), false}
+	now := &stand{k.party.Doubt, false}
 	if k.note("doubt", now.why) {
 		k.log.Error("the journal is not led any more", "why", now.why)
 	}
@@ -268,7 +268,7 @@ func (k *Keeper) Say(journal string) *bus.Attest {
 	if k.sign(nil); !k.save() {
 		return nil
 	}
-	peer := k.party.Market() + journal
+	peer := k.party.Market + journal
 	if k.cfg.One {
 		peer = k.other
 	}
@@ -309,7 +309,7 @@ func (k *Keeper) Hear(journal string, a *bus.Attest) {
 	defer k.mu.Unlock()
 	now := time.Now()
 	k.refresh(now)
-	peer := k.party.Market() + journal
+	peer := k.party.Market + journal
 	if k.cfg.One {
 		peer, k.other = a.Of, a.Of
 	}

@@ -28,9 +28,9 @@ func NewEchoOver(server, client *tls.Config) (*Echo, error) {
 	return newEcho(embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: server},
 		func(s *embedded.NATS) (*nats.Conn, error) {
 			if client == nil {
-				return nats.Connect(s.URL())
+				return nats.Connect(s.URL)
 			}
-			return nats.Connect(s.URL(), nats.Secure(client))
+			return nats.Connect(s.URL, nats.Secure(client))
 		})
 }
 
