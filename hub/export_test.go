@@ -294,7 +294,7 @@ type Never struct {
 }
 
 // Unplaced returns what such a task is told.
-func (n *Node) Unplaced(m *bus.Task, x Never) *bus.Result {
+func (n *Node) Unplaced(m *bus.Task, x Never) string {
 	t := n.untaken(m)
 	t.Refusals, t.Short = x.Refusals, x.Short
 	for range x.Rounds {

@@ -139,7 +139,7 @@ func (n *Node) Idle() bool { return n.turn.Book.OpenCount() == 0 && n.money.Idle
 func (n *Node) refuseWaiting(code bus.Code, why string, again time.Duration) {
 	n.money.RefuseAwaiting(code, again, why)
 	for t := range n.Queue.All {
-		n.end(t, n.turn.Refusal(t.Msg, code, again, "%s", why), true)
+		n.refuse(t, code, again, "%s", why)
 	}
 }
 

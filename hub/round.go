@@ -155,9 +155,10 @@ func (n rounds) worthless(t *task, best *estimate.Offer, outpriced bool) bool {
 		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and %s", best.Value, best.Cost+n.cfg.Fee,
 			n.meeting.Agents[best.Agent].ID(), why)
 	}
-	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, time.Second, // it was worth its cost when it came
+	// it was worth its cost when it came
+	n.refuse(t, bus.CodeNotWorthIt, time.Second,
 		"after %v of waiting it is worth %s: offer more, or more patience", t.Waited(now).Round(time.Millisecond),
-		worth), true)
+		worth)
 	return true
 }
 
@@ -241,6 +242,6 @@ func (n rounds) prewarm() bool {
 func (n rounds) notPrewarmed(t *task) {
 	if t != nil && t.Waits() {
 		n.prewarms.Soon()
-		n.end(t, n.turn.Refusal(t.Msg, bus.CodeNoRoom, 0, "its agent is not idle: no text is prewarmed"), true)
+		n.refuse(t, bus.CodeNoRoom, 0, "its agent is not idle: no text is prewarmed")
 	}
 }

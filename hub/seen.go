@@ -167,8 +167,15 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	}
 }
 
+// Done ends the task of a hold. It is remembered until its deadline and KeepIDs have passed.
 func (x holding) Done(s *settle.Hold, r *bus.Result, tell bool) {
-	x.end(x.of(s).Whose, r, tell)
+	h := x.of(s)
+	t := h.Whose
+	x.end(t, r, tell)
+	t.Hold = nil
+	if x.admission.Remember(t, r, t.Deadline()); h.Next != nil {
+		requests{x.Node}.again(t, h.Next)
+	}
 	x.Queue.News()
 }
 
@@ -180,17 +187,16 @@ func (w waiters) Beat(t *task) { w.settle.Beat(t.Msg, "") }
 // Overdue tells a task that waited until its deadline what stood in its way.
 func (w waiters) Overdue(t *task) {
 	w.meeting.Kept.End(w.turn.Nano(), t.Worth, 0)
-	w.end(t, w.unplaced(t), true)
+	w.refuse(t, bus.CodeNoRoom, time.Second, "%s", w.unplaced(t))
 }
 
 // unplaced is the truth about a task whose deadline passed while it waited.
-func (w waiters) unplaced(t *task) *bus.Result {
-	why := w.Queue.Missed(t, t.Refusals, func() bool { return w.meeting.Free(t) > 0 }, func() bool {
+func (w waiters) unplaced(t *task) string {
+	return w.Queue.Missed(t, t.Refusals, func() bool { return w.meeting.Free(t) > 0 }, func() bool {
 		return slices.ContainsFunc(w.fleet.All(), func(a *agent) bool {
 			return a.Open(w.turn.Nano()) && w.Forecasts.Goes(&t.Asks, &a.Forecast)
 		})
 	})
-	return w.turn.Refusal(t.Msg, bus.CodeNoRoom, time.Second, "%s", why)
 }
 
 func (w waiters) Spent(all []*task) {
@@ -214,8 +220,7 @@ func (p payers) Doubted() {
 }
 
 func (p payers) Refused(client, id string, code bus.Code, retry time.Duration, why string) {
-	t := p.admission.Find(client, id)
-	p.end(t, p.turn.Refusal(t.Msg, code, retry, "%s", why), true)
+	p.refuse(p.admission.Find(client, id), code, retry, "%s", why)
 }
 
 func (p payers) Bounded(client, id string, most market.Credits) market.Credits {
@@ -244,6 +249,6 @@ func (n payers) Funded(client, id string, reserved market.Credits, waited bool) 
 		if last == nil {
 			return
 		}
-		n.end(last, n.turn.Refusal(last.Msg, bus.CodeNoRoom, time.Second, "%s", why), true)
+		n.refuse(last, bus.CodeNoRoom, time.Second, "%s", why)
 	}
 }

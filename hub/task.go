@@ -12,24 +12,29 @@ import (
 	"souk/hub/settle"
 )
 
-// end ends a task. One that never held money is forgotten, so that its client may try the same id again.
-// Others are remembered until their deadline and KeepIDs have passed. tell has a reader of the answer hear of
-// the result where the chunks come, as its agent does not.
-func (n *Node) end(t *task, r *bus.Result, tell bool) {
+// refuse ends a task without a hold, and says why. It is forgotten, so that its client may try the same id
+// again. One that has ended is left as it is.
+func (n *Node) refuse(t *task, code bus.Code, retry time.Duration, format string, args ...any) {
 	if !t.Open() {
 		return
 	}
 	if t.Waits() {
-		if !t.Own() && (r.Code == bus.CodeNoRoom || r.Code == bus.CodeNotWorthIt) {
+		if !t.Own() && (code == bus.CodeNoRoom || code == bus.CodeNotWorthIt) {
 			n.regimes.Unserved(n.turn.Now().Sub(t.Arrived()),
 				func() (time.Duration, bool) { return n.meeting.Blocked(t) })
 		}
 		n.Queue.Remove(t)
 	}
-	if t.Hold == nil {
-		r.Receipt = t.FailedHold
-		n.hear(t, nil, n.Policies.Failed) // else its turn would run for them for ever
-	}
+	r := n.turn.Refusal(t.Msg, code, retry, format, args...)
+	r.Receipt = t.FailedHold
+	n.hear(t, nil, n.Policies.Failed) // else its turn would run for them for ever
+	n.end(t, r, true)
+	n.admission.Forget(t, t.InLine(n.turn.Now()), r)
+}
+
+// end tells the last word on a task. tell has a reader of the answer hear of the result where the chunks come,
+// as its agent does not.
+func (n *Node) end(t *task, r *bus.Result, tell bool) {
 	n.settle.Done(&t.Task)
 	if t.Msg != nil && t.Msg.SessionEnd && r.RetryMS == 0 && !admission.MayGoOn(r.Code) {
 		// else its last turn is to come again, or as the rest of this one
@@ -45,15 +50,6 @@ func (n *Node) end(t *task, r *bus.Result, tell bool) {
 	waited := n.admission.Last(&t.Request, r, own, t.Hold == nil && n.settle.Hears())
 	if tell && t.Reply != "" && (!waited || t.Moves > 0) {
 		n.turn.Send(t.Reply+"."+n.cfg.Domain, &bus.Chunk{Task: t.ID(), Attempt: t.Attempt(), Result: r})
-	}
-	h := t.Hold
-	if h == nil {
-		n.admission.Forget(t, t.InLine(n.turn.Now()), r)
-		return
-	}
-	t.Hold = nil
-	if n.admission.Remember(t, r, t.Deadline()); h.Next != nil {
-		requests{n}.again(t, h.Next)
 	}
 }
 
@@ -76,7 +72,7 @@ func (n requests) cancel(m *bus.Cancel) error {
 	case !t.Of(m.Sender):
 		return fmt.Errorf("%s cancels task %s of %s, which it has not sent", m.Sender, m.Task, m.Client)
 	case t.Hold == nil:
-		n.end(t, n.turn.Refusal(t.Msg, bus.CodeCancelled, 0, "cancelled by the client while it waited"), true)
+		n.refuse(t, bus.CodeCancelled, 0, "cancelled by the client while it waited")
 	default:
 		n.settle.Cancel(&t.Hold.Hold)
 	}

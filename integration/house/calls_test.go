@@ -19,7 +19,7 @@ import (
 // numbers only go down, to what is counted and a few more. A round is to reach 120 functions of package hub.
 const (
 	mostInCircle = 5   // files of package hub that call one another in a circle: no more than 8 may
-	mostOfRound  = 779 // functions of this module's that a round reaches
+	mostOfRound  = 665 // functions of this module's that a round reaches
 	mostOwn      = 14  // of package hub's
 )
 
