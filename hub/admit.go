@@ -24,7 +24,7 @@ func (n requests) admit(m *bus.Task, came time.Time) error {
 		return nil
 	}
 	t = n.meeting.NewTask(admission.New(m.Client, m.ID, m.Content(), 0), came)
-	t.Before(n.admission.Waited(&t.Request))
+	t.Before = n.admission.Waited(&t.Request)
 	n.meeting.Read(t, m)
 	r := n.judge(n.meeting, t, n.turn.Now(), true)
 	if r != nil && r.Code == bus.CodeNoRoom {
@@ -47,16 +47,15 @@ func (n requests) admit(m *bus.Task, came time.Time) error {
 // take counts a task in that is admitted, and has what it needs reserved.
 func (n requests) take(t *task, m *bus.Task, need estimate.Need) {
 	n.admission.Take(t)
-	n.money.Open(t.Client(), t.ID())
+	n.money.Open(t.Client, t.ID)
 	n.money.Vouched(m)
 	t.Wait(m.Inbox)
-	n.money.Fund(t.Client(), t.ID(), need)
+	n.money.Fund(t.Client, t.ID, need)
 }
 
 // judge says why a task that meets agents at x is not admitted; own: its client's limit counts, too.
-func (n requests) judge(x *meeting.Room, t *task, now time.Time, own bool) *bus.Result {
-	deadline, no := n.admission.Deadline(now, t.Msg)
-	if t.Until(deadline); no == nil {
+func (n requests) judge(x *meeting.Room, t *task, now time.Time, own bool) (no *bus.Result) {
+	if t.Deadline, no = n.admission.Deadline(now, t.Msg); no == nil {
 		no = n.judgeRoom(t, own)
 	}
 	if no == nil {
@@ -68,12 +67,12 @@ func (n requests) judge(x *meeting.Room, t *task, now time.Time, own bool) *bus.
 // judgeRoom keeps to the hub's limits. That of a task's client does not count if the task would hardly wait:
 // no round has left one of its client, and a slot is free for it and for all that rounds take before it.
 func (n requests) judgeRoom(t *task, own bool) *bus.Result {
-	awaits := n.money.Awaiting(t.Client())
-	l := admission.Load{Waiting: n.Queue.Waiting(), Has: n.Queue.Of(t.Client()) + awaits}
+	awaits := n.money.Awaiting(t.Client)
+	l := admission.Load{Waiting: n.Queue.Waiting(), Has: n.Queue.Of(t.Client) + awaits}
 	l.Closed, l.Again = n.Refuses()
 	l.Full = n.Queue.Spare(n.fleet.Slots(), n.admission.Open()) <= 0 && !n.Queue.Squeezes(l.Has)
 	if own && l.Has >= n.cfg.WaitingPerClient() {
-		l.TooMany = n.Queue.Left(t.Client()) || n.Queue.Next()+awaits >= n.meeting.Free(t)
+		l.TooMany = n.Queue.Left(t.Client) || n.Queue.Next()+awaits >= n.meeting.Free(t)
 	}
 	return n.admission.Judge(t.Msg, l)
 }

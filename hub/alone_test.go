@@ -35,7 +35,7 @@ func newAlone(t *testing.T, change func(*hub.Config), journal ...ledger.Frame) *
 	}
 	x := &alone{t: t, n: n, now: time.Unix(1_800_000_000, 0), said: map[string]*bus.Result{}}
 	for _, f := range journal {
-		x.ok(n.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)))
+		x.ok(n.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)))
 	}
 	x.ok(n.Lead(x.now, 3))
 	x.ready()

@@ -50,7 +50,7 @@ func (n *Node) estimated(x *task, a *agent, in estimate.Delay) Estimate {
 	// prompts in hand delay a seat
 	half := a.Forecast.Half(a.Forecast.Line().Later(e.First, e.Work, besides(a)))
 	return Estimate{Estimate: e, Forecast: f, Value: x.Stated().Value(e.Quote(f.TTFT)),
-		Usable: n.Forecasts.Goes(&x.Asks, &a.Forecast), InTime: !n.turn.Now().Add(half).After(x.Deadline())}
+		Usable: n.Forecasts.Goes(&x.Asks, &a.Forecast), InTime: !n.turn.Now().Add(half).After(x.Deadline)}
 }
 
 // Estimate returns that of a task that has not come, at an agent with what it has in hand.
@@ -117,10 +117,10 @@ func (n *Node) Length(agent string, m *bus.Task) int {
 // when something else was usual.
 func (n *Node) TermsOf(m *bus.Task) (comes, waits market.Terms) {
 	t := n.untaken(m)
-	comes = t.Terms()
+	comes = t.Terms
 	t.Bid = admission.Fixed(market.Terms{Worth: 1, Delta: 1, Patience: time.Second})
 	n.meeting.Agree([]*task{t})
-	return comes, t.Terms()
+	return comes, t.Terms
 }
 
 // Own returns how long a task is expected to keep a slot of an agent by itself.

@@ -73,7 +73,7 @@ func (n *Node) Quality(agent string) float64 {
 // Judge has the quality of every agent judged once more, and returns what comes of it.
 func (n *Node) Judge() (all []float64) {
 	for _, a := range n.fleet.All() {
-		said := a.Forecast.Answers.Said()
+		said := a.Forecast.Answers.Said
 		for _, domain := range slices.Sorted(maps.Keys(said)) {
 			d := said[domain]
 			d.Paid("ann", 1)
@@ -154,7 +154,7 @@ func (n *Node) Accepted(hold string) bool { return n.hold(hold).State == settle.
 func (n *Node) Stands(hold string) string {
 	h := n.hold(hold)
 	return fmt.Sprintf("%d in the queue, %d under way, run %v; %+v, %v, %v", h.Agent.Load(0).Waiting,
-		len(h.Agent.Runs()), h.Expected.Run != nil, h.Expected.Features, h.Expected.TTFT, h.First)
+		len(h.Agent.Runs), h.Expected.Run != nil, h.Expected.Features, h.Expected.TTFT, h.First)
 }
 
 // Knows reports whether the Node knows a task.
@@ -163,11 +163,11 @@ func (n *Node) Knows(client, id string) bool { return n.admission.Find(client, i
 // Planned reports whether a task waits, and whether it is planned for a seat to come.
 func (n *Node) Planned(client, id string) (waits, planned bool) {
 	t := n.admission.Find(client, id)
-	return t != nil && t.Waits(), t != nil && t.Planned != ""
+	return t != nil && t.Waits, t != nil && t.Planned != ""
 }
 
 // Terms returns the terms that a task was given.
-func (n *Node) Terms(client, id string) market.Terms { return n.admission.Find(client, id).Terms() }
+func (n *Node) Terms(client, id string) market.Terms { return n.admission.Find(client, id).Terms }
 
 // Late counts the holds that an agent's last word named as late.
 func (n *Node) Late(agent string) int { return n.settle.Late(agent) }
@@ -184,7 +184,7 @@ func (n *Node) Second(agent string) market.Credits {
 }
 
 // Observe has the regime be judged, if it is due.
-func (n *Node) Observe() { n.regimes.Observe(n.fleet.Taking, n.waiting) }
+func (n *Node) Observe() { n.regimes.Observe(n.fleet.Taking, waiters{n}.watched) }
 
 // Slowdown returns the mean of what the regime goes by.
 func (n *Node) Slowdown() float64 { return n.regimes.Mean() }
@@ -197,7 +197,7 @@ type Unserved struct {
 
 // Unserved finds the task; nil if it does not wait.
 func (n *Node) Unserved(client, id string) *Unserved {
-	if t := n.admission.Find(client, id); t != nil && t.Waits() {
+	if t := n.admission.Find(client, id); t != nil && t.Waits {
 		return &Unserved{n, t}
 	}
 	return nil
@@ -206,7 +206,7 @@ func (n *Node) Unserved(client, id string) *Unserved {
 // End has one of them end.
 func (u *Unserved) End(code bus.Code) {
 	if code == bus.CodeNoRoom || code == bus.CodeNotWorthIt {
-		u.n.regimes.Unserved(u.n.turn.Now().Sub(u.t.Arrived()),
+		u.n.regimes.Unserved(u.n.turn.Now().Sub(u.t.Arrived),
 			func() (time.Duration, bool) { return u.n.meeting.Blocked(u.t) })
 	}
 }
@@ -250,7 +250,7 @@ func (n *Node) InQueue(agent string) int { return n.fleet.Find(agent).Load(0).Wa
 func (n *Node) Order() (ids []string) {
 	for t := range n.Queue.All {
 		if t.Due() {
-			ids = append(ids, string(t.Name()))
+			ids = append(ids, string(t.Name))
 		}
 	}
 	return ids
@@ -262,7 +262,7 @@ func (n *Node) Worthwhile() map[string]bool {
 	all := map[string]bool{}
 	for i := range n.meeting.Waiters {
 		for _, o := range n.meeting.Waiters[i].Offers {
-			all[string(n.meeting.Tasks[i].Name())+">"+n.meeting.Agents[o.Agent].ID()] = o.Bare() >= n.cfg.Fee
+			all[string(n.meeting.Tasks[i].Name)+">"+n.meeting.Agents[o.Agent].ID()] = o.Bare() >= n.cfg.Fee
 		}
 	}
 	return all
@@ -279,7 +279,7 @@ func (n *Node) Pairs() (pairs int, wrong error) {
 			e := n.Forecasts.At(n.turn.Nano(), &x.Asks, &a.Forecast)
 			ttft := a.Forecast.Line().Later(e.First, e.Work, besides(a))
 			if *o.Estimate != e || o.Half != a.Forecast.Half(ttft) {
-				wrong = fmt.Errorf("what %s is charged at %s is made of another's quote", x.Name(), a.ID())
+				wrong = fmt.Errorf("what %s is charged at %s is made of another's quote", x.Name, a.ID())
 			}
 			pairs++
 		}
@@ -298,7 +298,7 @@ func (n *Node) Unplaced(m *bus.Task, x Never) string {
 	t := n.untaken(m)
 	t.Refusals, t.Short = x.Refusals, x.Short
 	for range x.Rounds {
-		t.Lost()
+		t.Rounds++
 	}
 	return waiters{n}.unplaced(t)
 }
@@ -319,12 +319,16 @@ func (n *Node) Asks() (f Funds, ok bool) {
 }
 
 // Clear holds a round, and says nothing of it.
-func (n *Node) Clear() { rounds{n}.clear() }
+func (n *Node) Clear() {
+	for _, h := range (rounds{n}).clear() {
+		n.settle.Begin(&h.Hold)
+	}
+}
 
 // Again has everybody who waits be in the next round.
 func (n *Node) Again() { n.Queue.Wake() }
 
 // Replay takes in one stored frame of the hub's own journal, from the first, before Restore.
 func (n *Node) Replay(f ledger.Frame) error {
-	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
+	return n.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }

@@ -13,11 +13,11 @@ import (
 
 // Restore makes of what was replayed what the hub knows of it: before the first Step.
 func (n *Node) Restore() error {
-	h := n.history
+	h := n.Past
 	if h == nil {
 		return nil
 	}
-	n.history = nil
+	n.Past = nil
 	// A task that was under way comes back: its agent may still be serving it. What its client sent is in no
 	// journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it again.
 	replay := func(p *ledger.Past) {
@@ -25,7 +25,7 @@ func (n *Node) Restore() error {
 		x, state := n.settle.Replayed(p)
 		rec, a := &x.Rec, n.fleet.Enrol(x.Rec.Agent)
 		t := n.meeting.NewTask(admission.New(rec.Client, rec.Task, rec.Digest, rec.Attempt), n.turn.Now())
-		t.Until(x.Deadline)
+		t.Deadline = x.Deadline
 		if old := n.admission.Find(rec.Client, rec.Task); old != nil {
 			state.Whole = old.Whole
 		}

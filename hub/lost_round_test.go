@@ -255,9 +255,9 @@ func (h *house) takeover(behind int, epoch int64) {
 	if behind > 0 {
 		data, err := from.Snapshot()
 		h.must(err)
-		h.must(h.n.Past().Load(data))
+		h.must(h.n.Past.Load(data))
 	}
-	apply(h.n.Past(), h.frames[behind:])
+	apply(h.n.Past, h.frames[behind:])
 	h.now = h.now.Add(50 * time.Millisecond)
 	h.must(h.n.Lead(h.now, epoch))
 	h.run()

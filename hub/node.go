@@ -63,9 +63,9 @@ type Node struct {
 	Forecasts *forecast.Room // what is learned, to be kept for the next life
 	Policies  *policy.Room
 	Queue     *queue.Room[*meeting.Task]
+	Past      *ledger.History // into which the journal is replayed, until Restore
 
-	cfg, file Config          // in force, and as configured
-	history   *ledger.History // until Restore
+	cfg, file Config // in force, and as configured
 	turn      turn.Turn
 
 	fleet   *fleet.Room[*agent]
@@ -90,9 +90,9 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, file: cfg, history: NewHistory(), stats: report.New(),
+	n := &Node{cfg: cfg, file: cfg, Past: NewHistory(), stats: report.New(),
 		Limit: func() func() bool { return nil }}
-	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book, seed)
+	n.turn = turn.New(cfg.Journal, cfg.Domain, n.Past.Book, seed)
 	by := forecast.Params{Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
 		Judging: cfg.Quality, Seed: binary.LittleEndian.Uint64(seed[:])}
 	n.Forecasts = forecast.New(by, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
@@ -131,9 +131,6 @@ func NewHistory() *ledger.History {
 
 // Book is the hub's book, to be read.
 func (n *Node) Book() *ledger.Book { return n.turn.Book }
-
-// Past is the history into which the journal is replayed, from the first frame or a snapshot, until Restore.
-func (n *Node) Past() *ledger.History { return n.history }
 
 // Config returns the configuration in force: as configured, with the domain's settings over it.
 func (n *Node) Config() Config { return n.cfg }
@@ -206,11 +203,13 @@ func (n *Node) Ready() Ready {
 		before := n.stats.Rounds
 		for again := true; again; again = (rounds{n}).prewarm() {
 			for !n.turn.Full && n.turn.Doubt == "" && n.Queue.Due(n.fleet.Free(n.Queue.Next())) {
-				rounds{n}.clear()
+				for _, h := range (rounds{n}).clear() {
+					n.settle.Begin(&h.Hold)
+				}
 			}
 		}
 		n.turn.Out.Rounds = int(n.stats.Rounds - before)
-		if n.regimes.Observe(n.fleet.Taking, n.waiting) {
+		if n.regimes.Observe(n.fleet.Taking, waiters{n}.watched) {
 			n.Queue.News()
 		}
 		n.Policies.Report()

@@ -454,7 +454,7 @@ func (h *house) restartFrom(frames []ledger.Frame) {
 	h.must(err)
 	for i := range frames {
 		f := &frames[i]
-		h.must(again.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)))
+		h.must(again.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)))
 	}
 	h.n = again
 	h.started()

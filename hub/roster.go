@@ -9,7 +9,7 @@ import (
 
 // holds lists those that run on an agent, in the order of their rounds.
 func (n *Node) holds(a *agent) (held []*hold) {
-	for _, x := range a.Runs() {
+	for _, x := range a.Runs {
 		held = append(held, n.admission.Find(x.Client, x.Task).Hold)
 	}
 	return held

@@ -17,8 +17,9 @@ import (
 // rounds is the hub as it holds rounds: it has no state of its own.
 type rounds struct{ *Node }
 
-// clear holds a round of all that wait. Who is given no slot waits for news.
-func (n rounds) clear() {
+// clear holds a round of all that wait, and returns the holds of its awards, which are on record: they are to
+// begin. Who is given no slot waits for news.
+func (n rounds) clear() (begin []*hold) {
 	s := n.meeting
 	out := n.collect()
 	s.Meet()
@@ -44,7 +45,7 @@ func (n rounds) clear() {
 		}
 	}
 	if err == nil && len(c.Outcome.Awards) > 0 {
-		err = n.award(c)
+		begin, err = n.award(c)
 	}
 	if err != nil {
 		n.turn.Fault(fmt.Errorf("round %d is not awarded: %w", c.Round.Number, err))
@@ -52,6 +53,7 @@ func (n rounds) clear() {
 	n.fleet.Overcommit(s.Spread.Of()) // by what runs now
 	n.leaves(whys)
 	n.notPrewarmed(own)
+	return begin
 }
 
 // collect takes the tasks that wait and the agents that are open; so many more wait. What the hub prewarms
@@ -61,12 +63,12 @@ func (n rounds) collect() int {
 		n.Queue.Wake()
 	}
 	own := n.prewarms.Own()
-	if own != nil && own.Waits() && len(n.fleet.Find(own.Asks.Only.ID()).Runs()) > 0 {
+	if own != nil && own.Waits && len(n.fleet.Find(own.Asks.Only.ID()).Runs) > 0 {
 		n.notPrewarmed(own)
 	}
 	n.meeting.Open()
 	tasks := n.Queue.Take(n.meeting.Tasks[:0])
-	if own != nil && own.Waits() {
+	if own != nil && own.Waits {
 		for _, t := range tasks {
 			if t != own {
 				n.Queue.Again(t)
@@ -88,12 +90,12 @@ func (n rounds) leaves(whys []round.Why) {
 	isFree := func(o estimate.Offer) bool { return s.Agents[o.Agent].Free(n.turn.Nano()) > 0 }
 	for i, t := range s.Tasks {
 		best, beside := whys[i].Best, free && slices.ContainsFunc(s.Waiters[i].Offers, isFree)
-		if t.Barred && t.Waits() { // it may have them in a moment, although nothing else happens
+		if t.Barred && t.Waits { // it may have them in a moment, although nothing else happens
 			best = s.Best(t, false)
 			beside = beside || best != nil && isFree(*best)
 		}
 		switch {
-		case !t.Waits():
+		case !t.Waits:
 			continue
 		// who is alone is outpriced by nobody, and what has begun to be answered goes on
 		case n.worthless(t, best, whys[i].Outpriced && len(s.Tasks) > 1 && t.Msg.Resume == nil):
@@ -105,7 +107,7 @@ func (n rounds) leaves(whys []round.Why) {
 			idle = idle || beside
 		}
 		if best != nil {
-			t.Lost()
+			t.Rounds++
 		}
 	}
 	if idle {
@@ -113,7 +115,7 @@ func (n rounds) leaves(whys []round.Why) {
 	}
 	for _, t := range s.Tasks {
 		if t.Hold != nil {
-			n.money.Admit(t.Client()) // its hold may be less than was reserved
+			n.money.Admit(t.Client) // its hold may be less than was reserved
 		}
 	}
 }
@@ -144,7 +146,7 @@ func (n rounds) worthless(t *task, best *estimate.Offer, outpriced bool) bool {
 	}
 	n.meeting.Kept.End(n.turn.Nano(), t.Worth, 0)
 	worth := "less than it costs at each agent that may take tasks again"
-	if t.Rounds() > 0 {
+	if t.Rounds > 0 {
 		n.meeting.Refuse(t)
 	}
 	if best != nil {
@@ -162,25 +164,24 @@ func (n rounds) worthless(t *task, best *estimate.Offer, outpriced bool) bool {
 	return true
 }
 
-// award records a cleared round with its holds and hands out its tasks.
-func (n rounds) award(c *round.Cleared) error {
+// award records a cleared round with its holds, and has their agents take its tasks.
+func (n rounds) award(c *round.Cleared) (all []*hold, err error) {
 	s, awards := n.meeting, c.Outcome.Awards
 	records := append(make([]ledger.Record, 0, 1+len(awards)), s.Record(c))
 	records[0].Round.Set = policy.Named(c.Round, n.Policies.Sets(), n.regimes.Sets())
-	all := make([]*hold, 0, len(awards))
 	for slot, waiter := range s.Plan.Apply(c) {
 		h := s.NewHold(s.Tasks[waiter], c.Round, slot, &awards[slot])
 		all, records = append(all, h), append(records, n.turn.Book.NewHold(h.ID, &h.Rec, n.turn.Salt()))
 	}
 	if err := n.turn.Commit(records...); err != nil {
-		return err
+		return nil, err
 	}
 	n.stats.Rounds++
 	n.stats.Awards += int64(len(all))
 	for slot, h := range all {
 		t, aw := h.Whose, &awards[slot]
 		n.Queue.Remove(t) // it runs, as its hold stands in a frame of this Ready
-		n.money.Release(t.Client(), t.ID())
+		n.money.Release(t.Client, t.ID)
 		t.Hold = h
 		n.Forecasts.Recount(&h.Agent.Forecast, &t.Msg.Prompt)
 		if t.Own() {
@@ -202,11 +203,10 @@ func (n rounds) award(c *round.Cleared) error {
 				market.Usage{Prompt: h.Rec.Prompt, Cached: h.Rec.Cached, Output: h.Rec.Output})
 		})
 		h.Watch = n.settle.WatchFor(h.Watch)
-		n.settle.Begin(&h.Hold)
 	}
 	n.tariffs.Placed()
 	n.turn.Changed = true
-	return nil
+	return all, nil
 }
 
 // takes has an agent take a hold's task: it is among its tasks, and in what it is believed to hold.
@@ -227,20 +227,20 @@ func (n rounds) prewarm() bool {
 	}
 	t, need := n.meeting.Prewarms(of, depth, n.prewarms, bus.ProberOf(n.cfg.Domain), func(t *task) bool {
 		// that client may have one of its name, or be at a limit
-		return n.admission.Find(t.Client(), t.ID()) == nil && requests{n.Node}.judgeRoom(t, true) == nil
+		return n.admission.Find(t.Client, t.ID) == nil && requests{n.Node}.judgeRoom(t, true) == nil
 	})
 	if t != nil {
 		n.admission.Take(t)
-		n.money.Open(t.Client(), t.ID())
+		n.money.Open(t.Client, t.ID)
 		n.prewarms.Sent(t)
-		n.money.Fund(t.Client(), t.ID(), need)
+		n.money.Fund(t.Client, t.ID, need)
 	}
 	return t != nil
 }
 
 // notPrewarmed ends a task of the hub's own that did not begin: it waits for nothing.
 func (n rounds) notPrewarmed(t *task) {
-	if t != nil && t.Waits() {
+	if t != nil && t.Waits {
 		n.prewarms.Soon()
 		n.refuse(t, bus.CodeNoRoom, 0, "its agent is not idle: no text is prewarmed")
 	}

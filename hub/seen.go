@@ -89,13 +89,13 @@ func (x holding) HandOut(s *settle.Hold, d *bus.Dispatch) Placed {
 	d.Fence, d.PromptMost = h.Agent.Reg().Fence, h.Covers(most)
 	d.Open = t.Asks.Open() && t.Msg.Carried() == 0
 	d.Tight = bus.AnswerRoom(h.Agent.Reg().MaxModelLen, h.Rec.Prompt) < d.MaxTokens
-	return Placed{Agent: h.Agent.ID(), Arrived: t.Arrived(), Free: t.AtOnce() && t.Refusals+t.Moves == 0}
+	return Placed{Agent: h.Agent.ID(), Arrived: t.Arrived, Free: t.AtOnce() && t.Refusals+t.Moves == 0}
 }
 
 func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 	h := x.of(s)
 	t := h.Whose
-	need, bid := x.money.Need(t.Client(), t.ID()), t.Bid
+	need, bid := x.money.Need(t.Client, t.ID), t.Bid
 	var no *bus.Result
 	if elsewhere {
 		need, no = x.meeting.Survey(t)
@@ -117,7 +117,7 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 			t.Wait(h.Next.Inbox)
 		}
 		x.hear(t, nil, x.Policies.Again)
-		x.money.Fund(t.Client(), t.ID(), need)
+		x.money.Fund(t.Client, t.ID, need)
 		x.Queue.News()
 	}
 }
@@ -142,10 +142,10 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 		if t.Msg.Carried() == 0 {
 			first := forecast.Believed(max(0, how.Account.TTFTUS), ran)
 			queued = h.Expected.InQueue(first)
-			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived()))+queued, first-queued, h.Expected.First)
+			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived))+queued, first-queued, h.Expected.First)
 		}
 		if h.Rec.Boot == a.Reg().Boot &&
-			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client(), c.Cost) {
+			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client, c.Cost) {
 			x.Queue.News()
 		}
 	}
@@ -173,7 +173,7 @@ func (x holding) Done(s *settle.Hold, r *bus.Result, tell bool) {
 	t := h.Whose
 	x.end(t, r, tell)
 	t.Hold = nil
-	if x.admission.Remember(t, r, t.Deadline()); h.Next != nil {
+	if x.admission.Remember(t, r, t.Deadline); h.Next != nil {
 		requests{x.Node}.again(t, h.Next)
 	}
 	x.Queue.News()
@@ -203,7 +203,7 @@ func (w waiters) Spent(all []*task) {
 	w.meeting.Open()
 	w.meeting.Agree(all)
 	for _, t := range all {
-		if t.Waits() { // what the one before leaves may have had others take its room
+		if t.Waits { // what the one before leaves may have had others take its room
 			// no round may be held for long
 			rounds{w.Node}.worthless(t, w.meeting.Best(t, true), !t.Outpriced.IsZero())
 		}

@@ -21,25 +21,25 @@ func (n *Node) Sound() error {
 	reserved, awaits, waits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
 	all, runs, waiting := 0, 0, 0
 	for _, t := range n.admission.Known() {
-		if !t.Open() {
+		if !t.Open {
 			continue
 		}
 		all++
 		switch {
 		case t.Hold != nil:
 			runs++
-		case t.Waits():
-			waits[t.Client()]++
+		case t.Waits:
+			waits[t.Client]++
 			waiting++
-			reserved[t.Client()] += t.Most
+			reserved[t.Client] += t.Most
 		default:
-			awaits[t.Client()]++
+			awaits[t.Client]++
 		}
-		if t.Hold == nil && n.turn.Leading && n.turn.Now().After(t.Deadline()) {
-			return fmt.Errorf("task %s waits for %v after its deadline", t.ID(), -t.TimeLeft(n.turn.Now()))
+		if t.Hold == nil && n.turn.Leading && n.turn.Now().After(t.Deadline) {
+			return fmt.Errorf("task %s waits for %v after its deadline", t.ID, n.turn.Now().Sub(t.Deadline))
 		}
-		if t.Waits() && (t.Most == 0 || t.Hold != nil) {
-			return fmt.Errorf("task %s waits with %v reserved", t.ID(), t.Most)
+		if t.Waits && (t.Most == 0 || t.Hold != nil) {
+			return fmt.Errorf("task %s waits with %v reserved", t.ID, t.Most)
 		}
 	}
 	most := 0
@@ -54,18 +54,18 @@ func (n *Node) Sound() error {
 		most = max(most, waits[c])
 	}
 	for _, t := range n.admission.Known() { // what is kept of who holds its prompt is what is so now
-		if !t.Waits() {
+		if !t.Waits {
 			continue
 		}
 		x := n.Forecasts.Prefixes
 		kept := slices.Clone(x.Look(&t.Asks.Holders, &t.Msg.Prompt))
 		if now := x.Holders(nil, t.Msg.Prompt.Prefixes); !slices.Equal(kept, now) {
-			return fmt.Errorf("%s: kept is that %v hold its prompt, and it is %v", t.Name(), kept, now)
+			return fmt.Errorf("%s: kept is that %v hold its prompt, and it is %v", t.Name, kept, now)
 		}
 	}
 	agents := 0
 	for _, a := range n.fleet.All() {
-		agents += len(a.Runs())
+		agents += len(a.Runs)
 	}
 	holds, bytes := n.settle.Kept()
 	if n.Queue.Busiest() != most {
@@ -126,7 +126,7 @@ func (n *Node) Gains(m bus.Task, came time.Time,
 			Entry: queue.New(m.Client, came, time.Time{})}
 		own.Read(t, &m)
 		deadline, no := n.admission.Deadline(n.turn.Now(), &m)
-		if t.Until(deadline); no != nil || own.SetTerms(t) != nil {
+		if t.Deadline = deadline; no != nil || own.SetTerms(t) != nil {
 			return
 		}
 		for _, a := range n.fleet.All() {
@@ -135,11 +135,11 @@ func (n *Node) Gains(m bus.Task, came time.Time,
 			}
 			in, e := besides(a), n.Forecasts.At(n.turn.Nano(), &t.Asks, &a.Forecast)
 			ttft := a.Forecast.Line().Later(e.First, e.Work, in)
-			if a.Forecast.Half(ttft) > t.TimeLeft(n.turn.Now()) {
+			if a.Forecast.Half(ttft) > t.Deadline.Sub(n.turn.Now()) {
 				continue
 			}
 			value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
-			keeps := max(a.Service().Own(), e.Prefill) + time.Duration(len(a.Runs()))*e.Prefill
+			keeps := max(a.Service().Own(), e.Prefill) + time.Duration(len(a.Runs))*e.Prefill
 			if x := value - e.Cost - n.cfg.Fee - price(a.ID(), keeps); x > best {
 				best, cost = x, e.Cost+n.cfg.Fee
 			}

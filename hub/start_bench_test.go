@@ -66,7 +66,7 @@ func BenchmarkStart(b *testing.B) {
 				j := open()
 				again, err := hub.NewNode(cfg, [32]byte{2})
 				if err == nil {
-					err = j.Restore(again.Past())
+					err = j.Restore(again.Past)
 				}
 				if err == nil {
 					err = again.Restore()

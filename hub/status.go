@@ -61,26 +61,26 @@ func (n *Node) Stats() Stats {
 	return s
 }
 
-// waiting tells of the tasks for which no slot is free, and of those that run and are believed to have no
+// watched tells of the tasks for which no slot is free, and of those that run and are believed to have no
 // first token yet: on each agent those that came last.
-func (n *Node) waiting(w *regime.Watch) {
+func (n waiters) watched(w *regime.Watch) {
 	every, i, now := 1+n.Queue.Waiting()/regime.MostWaiting, 0, n.turn.Now()
 	for t := range n.Queue.All {
 		if i++; i%every == 0 {
 			if idle, blocked := n.meeting.Blocked(t); blocked {
-				w.Waits(now.Sub(t.Arrived()), 0, idle, every)
+				w.Waits(now.Sub(t.Arrived), 0, idle, every)
 			}
 		}
 	}
 	for _, a := range n.fleet.All() {
-		if len(a.Runs()) == 0 {
+		if len(a.Runs) == 0 {
 			continue
 		}
-		k := min(a.Load(n.turn.Nano()).Waiting, len(a.Runs()))
-		for _, h := range n.holds(a)[len(a.Runs())-k:] {
+		k := min(a.Load(n.turn.Nano()).Waiting, len(a.Runs))
+		for _, h := range n.holds(a)[len(a.Runs)-k:] {
 			if h.Expected.First > 0 && !h.Whose.Own() {
 				queued := h.Expected.InQueue(now.Sub(h.Sent))
-				w.Waits(h.Sent.Sub(h.Whose.Arrived())+queued, now.Sub(h.Sent)-queued, h.Expected.First, 1)
+				w.Waits(h.Sent.Sub(h.Whose.Arrived)+queued, now.Sub(h.Sent)-queued, h.Expected.First, 1)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (n *Node) waiting(w *regime.Watch) {
 // hear has policies hear of a task, and of the agent that has it; not of what the hub sends itself.
 func (n *Node) hear(t *task, a *agent, tell func(now time.Time, x *policy.Turn)) {
 	if !t.Own() && n.Policies.Any() {
-		x := policy.Turn{Client: t.Client(), Key: t.Asks.Source.Session, Role: t.Msg.RoleKey()}
+		x := policy.Turn{Client: t.Client, Key: t.Asks.Source.Session, Role: t.Msg.RoleKey()}
 		if m := t.Msg; m != nil {
 			x.Parent, x.Next = m.Parent, m.Next
 			x.Back = time.Duration(m.BackMS) * time.Millisecond

@@ -454,11 +454,11 @@ func (s *storm) startFrom(epoch int64, behind int) *hub.Node {
 	s.must(err)
 	for i := range s.frames {
 		f := &s.frames[i]
-		s.must(n.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)))
+		s.must(n.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)))
 		if i+1 == behind {
-			data, err := n.Past().Snapshot()
+			data, err := n.Past.Snapshot()
 			s.must(err)
-			s.must(n.Past().Load(data))
+			s.must(n.Past.Load(data))
 		}
 	}
 	s.must(n.Restore())

@@ -15,12 +15,12 @@ import (
 // refuse ends a task without a hold, and says why. It is forgotten, so that its client may try the same id
 // again. One that has ended is left as it is.
 func (n *Node) refuse(t *task, code bus.Code, retry time.Duration, format string, args ...any) {
-	if !t.Open() {
+	if !t.Open {
 		return
 	}
-	if t.Waits() {
+	if t.Waits {
 		if !t.Own() && (code == bus.CodeNoRoom || code == bus.CodeNotWorthIt) {
-			n.regimes.Unserved(n.turn.Now().Sub(t.Arrived()),
+			n.regimes.Unserved(n.turn.Now().Sub(t.Arrived),
 				func() (time.Duration, bool) { return n.meeting.Blocked(t) })
 		}
 		n.Queue.Remove(t)
@@ -32,8 +32,8 @@ func (n *Node) refuse(t *task, code bus.Code, retry time.Duration, format string
 	n.admission.Forget(t, t.InLine(n.turn.Now()), r)
 }
 
-// end tells the last word on a task. tell has a reader of the answer hear of the result where the chunks come,
-// as its agent does not.
+// end tells the last word on a task. tell has a reader of the answer hear of it where the chunks come, as its
+// agent does not.
 func (n *Node) end(t *task, r *bus.Result, tell bool) {
 	n.settle.Done(&t.Task)
 	if t.Msg != nil && t.Msg.SessionEnd && r.RetryMS == 0 && !admission.MayGoOn(r.Code) {
@@ -42,14 +42,14 @@ func (n *Node) end(t *task, r *bus.Result, tell bool) {
 	}
 	own := t.Own()
 	t.Asks = forecast.Task{}
-	n.money.End(t.Client(), t.ID())
+	n.money.End(t.Client, t.ID)
 	if own {
 		n.prewarms.Over()
 	}
 	n.turn.Changed = true
 	waited := n.admission.Last(&t.Request, r, own, t.Hold == nil && n.settle.Hears())
 	if tell && t.Reply != "" && (!waited || t.Moves > 0) {
-		n.turn.Send(t.Reply+"."+n.cfg.Domain, &bus.Chunk{Task: t.ID(), Attempt: t.Attempt(), Result: r})
+		n.turn.Send(t.Reply+"."+n.cfg.Domain, &bus.Chunk{Task: t.ID, Attempt: t.Attempt(), Result: r})
 	}
 }
 
@@ -68,7 +68,7 @@ func (n requests) again(t *task, m *bus.Task) {
 // cancel ends a task for its client: at once while it waits, through its agent while it runs.
 func (n requests) cancel(m *bus.Cancel) error {
 	switch t := n.admission.Find(m.Client, m.Task); {
-	case t == nil, !t.Open(): // nothing to end; who asks has the answer, or never sent the task here
+	case t == nil, !t.Open: // nothing to end; who asks has the answer, or never sent the task here
 	case !t.Of(m.Sender):
 		return fmt.Errorf("%s cancels task %s of %s, which it has not sent", m.Sender, m.Task, m.Client)
 	case t.Hold == nil:
@@ -85,7 +85,7 @@ func (n requests) judged(m *bus.Feedback) error {
 	if err != nil {
 		return err
 	}
-	if a := n.fleet.Find(q.Final().Agent); a != nil && a.Reg().Model == q.Final().Model && q.Domain != "" &&
+	if a := n.fleet.Find(q.Final.Agent); a != nil && a.Reg().Model == q.Final.Model && q.Domain != "" &&
 		n.Forecasts.Judged(&a.Forecast, q.Domain, m) { // else of what it was then nothing is left
 		n.Queue.News()
 	}
@@ -97,7 +97,8 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	h := t.Hold
 	n.meeting.Read(t, m)
 	deadline, no := n.admission.Deadline(n.turn.Now(), m)
-	if t.Until(deadline); no != nil || n.meeting.SetTerms(t) != nil || n.meeting.Rest(t, h.Rec.Model) != nil {
+	if t.Deadline = deadline; no != nil || n.meeting.SetTerms(t) != nil ||
+		n.meeting.Rest(t, h.Rec.Model) != nil {
 		t.Msg, t.Asks = nil, forecast.Task{}
 		n.admission.Refuse(m, bus.CodeUnknown, 0, "an agent may be serving the task, whose deadline has passed")
 		return
@@ -110,24 +111,24 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 		need.Worst, need.Least = 0, 0
 	}
 	need.Wanted = max(need.Wanted, h.Rec.Amount)
-	n.money.Needs(t.Client(), t.ID(), need)
+	n.money.Needs(t.Client, t.ID, need)
 	t.Wait(m.Inbox)
 	h.Agent.End(h.Rec.Client, h.Rec.Task) // it is not beside itself
 	now := n.turn.Nano()
 	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
 	n.takes(h)
-	n.settle.TakeUp(&h.Hold, m, t.Deadline())
+	n.settle.TakeUp(&h.Hold, m, t.Deadline)
 }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
 // what is left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n requests) admitRest(old *task, m *bus.Task) {
 	attempt := old.Attempt() + 1
-	t := n.meeting.NewTask(admission.New(old.Client(), old.ID(), old.Digest(), 0), old.Arrived())
+	t := n.meeting.NewTask(admission.New(old.Client, old.ID, old.Digest, 0), old.Arrived)
 	t.Task = settle.Task{
-		FailedAt: append(slices.Clone(old.FailedAt), m.Resume.Agent), FailedHold: old.Final().Receipt,
-		Earlier: append(slices.Clone(old.Earlier), old.Final().Receipt.ID), Whole: old.Whole,
+		FailedAt: append(slices.Clone(old.FailedAt), m.Resume.Agent), FailedHold: old.Final.Receipt,
+		Earlier: append(slices.Clone(old.Earlier), old.Final.Receipt.ID), Whole: old.Whole,
 	}
 	n.meeting.Read(t, m)
 	// the reader may know of moves that a hub which was started again has no record of
@@ -137,7 +138,7 @@ func (n requests) admitRest(old *task, m *bus.Task) {
 		no = n.meeting.SetTerms(t)
 	}
 	if no == nil {
-		no = n.meeting.Rest(t, old.Final().Model)
+		no = n.meeting.Rest(t, old.Final.Model)
 	}
 	var need estimate.Need
 	if no == nil {

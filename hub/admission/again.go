@@ -30,21 +30,21 @@ func (r *Room[T]) Again(t T, m *bus.Task) What {
 
 // repeats answers a request for the same task. The same content is the same task, whoever asks again.
 func (r *Room[T]) repeats(q *Request, m *bus.Task, s *Served) What {
-	switch same := q.digest == m.Content(); {
+	switch same := q.Digest == m.Content(); {
 	case same && s.Replayed:
 		return TakesUp
 	case !same:
 		r.Refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
-	case q.open && s.Accepted != nil,
-		s.Accepted != nil && m.Stream && m.Reply == q.reply && q.final.Code == "" &&
+	case q.Open && s.Accepted != nil,
+		s.Accepted != nil && m.Stream && m.Reply == q.reply && q.Final.Code == "" &&
 			r.turn.Now().Before(q.ended.Add(replayFor)): // the agent still has the chunks
 		r.turn.Send(m.Inbox, &bus.Answer{Accepted: s.Accepted})
-	case q.open && s.Unsure:
+	case q.Open && s.Unsure:
 		r.turn.Send(m.Inbox, &bus.Answer{Result: r.turn.Refusal(m, bus.CodeUnknown, time.Second,
 			"an agent may be serving the task: it said nothing")})
-	case q.open && len(q.inboxes) < MoreInboxes:
+	case q.Open && len(q.inboxes) < MoreInboxes:
 		q.inboxes = append(q.inboxes, m.Inbox)
-	case q.open:
+	case q.Open:
 		r.Refuse(m, bus.CodeDuplicate, time.Second, "%d requests wait for the task already", len(q.inboxes))
 	default:
 		r.turn.Send(m.Inbox, q.lastWord())
@@ -54,18 +54,18 @@ func (r *Room[T]) repeats(q *Request, m *bus.Task, s *Served) What {
 
 // resumes answers a request for the rest of an answer. A hold that was served to its end stays paid.
 func (r *Room[T]) resumes(q *Request, m *bus.Task, s *Served) What {
-	same, final := q.digest == m.Content(), q.final
+	same, final := q.Digest == m.Content(), q.Final
 	ended := func(kind ledger.Kind) bool {
 		return final.Receipt != nil && r.turn.Book.Ended(final.Receipt.ID) == kind
 	}
 	switch {
 	case !r.turn.Leading:
 		r.Refuse(m, bus.CodeUnavailable, time.Second, "the hub has lost its leadership; try again")
-	case same && m.Failover == "off" && !q.open:
+	case same && m.Failover == "off" && !q.Open:
 		r.turn.Send(m.Inbox, q.lastWord())
 	case !same,
 		// the reader missed that it was moved, or asked already, and missed the answer
-		q.open && s.Moved && s.Agent != m.Resume.Agent &&
+		q.Open && s.Moved && s.Agent != m.Resume.Agent &&
 			(s.Accepted != nil || len(q.inboxes) < MoreInboxes),
 		q.rest && m.Attempt <= q.Attempt() && m.Resume.Agent != s.Agent:
 		return r.repeats(q, m, s)
@@ -73,7 +73,7 @@ func (r *Room[T]) resumes(q *Request, m *bus.Task, s *Served) What {
 		r.Refuse(m, bus.CodeAgentFailed, 0, "the answer went on elsewhere once, and no answer does so twice")
 	case s.Held && s.Agent == m.Resume.Agent:
 		return Asks
-	case q.open:
+	case q.Open:
 		r.Refuse(m, bus.CodeDuplicate, time.Second, "the task is in hand")
 	case final.Code == "" || final.Code == bus.CodeCancelled && ended(ledger.KindCapture):
 		r.Refuse(m, bus.CodeAnswerGone, 0,
@@ -99,7 +99,7 @@ func MayGoOn(c bus.Code) bool {
 // RefuseRest refuses the rest of an answer that broke off.
 func (r *Room[T]) RefuseRest(q *Request, m *bus.Task, x *bus.Result) {
 	if x.Code != bus.CodeUnavailable && x.Code != bus.CodeDraining {
-		x.Receipt = q.final.Receipt
+		x.Receipt = q.Final.Receipt
 	}
 	q.refused(x)
 	r.Answer(m, x)
@@ -111,7 +111,7 @@ func (r *Room[T]) Judged(m *bus.Feedback) (q *Request, err error) {
 		q = t.Asked()
 	}
 	switch {
-	case q == nil || q.final == nil || q.final.Agent == "" || q.final.Code != "" || !q.Of(m.Sender):
+	case q == nil || q.Final == nil || q.Final.Agent == "" || q.Final.Code != "" || !q.Of(m.Sender):
 		return nil, fmt.Errorf("feedback of %s on task %s, which was not served here lately", m.Client, m.Task)
 	case q.judged:
 		return nil, fmt.Errorf("feedback of %s on task %s, which was judged before", m.Client, m.Task)

@@ -10,7 +10,7 @@ import (
 
 // Bid holds a task's worth to its client, and the most it pays: as the client says, or by [Terms].
 type Bid struct {
-	terms  market.Terms
+	Terms  market.Terms     // of the task
 	usual  market.Terms     // the terms of a client that names none
 	stake  market.Credits   // the worth, however little may be paid for it
 	most   market.Credits   // all that its client can spend on it; 0: no bound
@@ -29,7 +29,7 @@ type Reference struct {
 }
 
 // Fixed is the bid of a task of the hub's own.
-func Fixed(terms market.Terms) Bid { return Bid{terms: terms} }
+func Fixed(terms market.Terms) Bid { return Bid{Terms: terms} }
 
 // Set fills in the terms that a task leaves to the hub. A client that names neither a worth nor a max_price
 // pays at most what its hold has room for.
@@ -37,31 +37,31 @@ func (b *Bid) Set(d *Terms, m *bus.Task, x Reference) error {
 	b.by = x
 	b.usual = d.Of(x.Card, x.Usual)
 	b.usual.MaxPrice = market.MaxWorth
-	b.terms = b.usual
+	b.Terms = b.usual
 	if w := m.Terms.Worth; w != nil && *w != 0 {
-		b.terms.Worth, b.terms.Patience, b.terms.MaxPrice = *w, d.Patience(), 0
+		b.Terms.Worth, b.Terms.Patience, b.Terms.MaxPrice = *w, d.Patience(), 0
 	}
 	if x := m.Terms.Delta; x != nil && *x != 0 {
-		b.terms.Delta = *x
+		b.Terms.Delta = *x
 	}
 	if ms := m.Terms.PatienceMS; ms != nil && *ms != 0 {
-		b.terms.Doubles = 0
-		b.terms.Patience = time.Duration(*ms) * time.Millisecond
+		b.Terms.Doubles = 0
+		b.Terms.Patience = time.Duration(*ms) * time.Millisecond
 	}
 	if c := m.Terms.MaxPrice; c != nil {
-		b.terms.MaxPrice = *c
+		b.Terms.MaxPrice = *c
 	}
-	err := b.terms.Validate()
-	b.stake = b.terms.Worth
-	b.terms = b.terms.Bounded(x.Best)
+	err := b.Terms.Validate()
+	b.stake = b.Terms.Worth
+	b.Terms = b.Terms.Bounded(x.Best)
 	// The money left does not change the worth: with its worth lowered to the last of an account a task could
 	// wait for no slot at all. But a round cuts its value by that, and so the cost of a second.
 	for _, most := range []market.Credits{m.Voucher.Most(), b.most} {
-		if most > 0 && most < b.terms.Cap() {
-			b.terms.MaxPrice = most
+		if most > 0 && most < b.Terms.Cap() {
+			b.Terms.MaxPrice = most
 		}
 	}
-	b.spent = b.terms.Bounded(x.Best).Judge()
+	b.spent = b.Terms.Bounded(x.Best).Judge()
 	return err
 }
 
@@ -75,15 +75,14 @@ func (b *Bid) Stale(usual market.Credits, joins uint64) bool {
 }
 
 // Stated judges quotes by the terms of the task, and Usually by the hub's default terms.
-func (b *Bid) Stated() *market.Judged  { return b.valued[0].As(&b.terms) }
+func (b *Bid) Stated() *market.Judged  { return b.valued[0].As(&b.Terms) }
 func (b *Bid) Usually() *market.Judged { return b.valued[1].As(&b.usual) }
 
 // Lasts returns how long the task is worth more than it costs, as of the last survey of agents.
 func (b *Bid) Lasts() time.Duration { return b.Stated().Lasts(b.beyond, 0) }
 
-// Terms returns the task's terms, Cap the most that it pays, and UsualCap the same by default terms.
-func (b *Bid) Terms() market.Terms      { return b.terms }
-func (b *Bid) Cap() market.Credits      { return b.terms.Cap() }
+// Cap returns the most that the task pays, and UsualCap the same by default terms.
+func (b *Bid) Cap() market.Credits      { return b.Terms.Cap() }
 func (b *Bid) UsualCap() market.Credits { return b.usual.Cap() }
 
 // Second returns the cost of a second to it in a round, once in line for so many whole seconds: those who
@@ -94,7 +93,7 @@ func (b *Bid) Second(inLine time.Duration) market.Credits {
 
 // least returns the least max_price that would buy the estimate; 0 if none does.
 func (b *Bid) least(e *estimate.Estimate, ttft time.Duration, fee market.Credits) market.Credits {
-	terms := b.terms
+	terms := b.Terms
 	terms.Worth = b.stake
 	if least := terms.Least(e.Quote(ttft), e.Cost+fee, b.by.Best); least > 0 {
 		return max(least, e.Floor+fee)

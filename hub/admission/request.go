@@ -16,22 +16,22 @@ const MoreInboxes = 8
 
 // Request tracks one request: its content, who sent it, its terms, and its final result.
 type Request struct {
+	Key
 	Bid
 	Msg    *bus.Task // nil once it has ended, and where the journal alone tells of it
 	Domain string    // in which its answer, which was paid, is judged; "": in none
 
-	key     Key
-	name    market.TaskID // the key, as rounds have it
-	digest  [16]byte      // of its content
+	Name    market.TaskID // the key, as rounds have it
+	Digest  [16]byte      // of its content
 	rest    bool          // it is the rest of an answer that broke off, or that was served
 	attempt int           // the last, without a message
 	reply   string        // where its answer goes
 	doors   []string      // who sent it here
 	inboxes []string      // who waits for the answer
 	shared  bool          // somebody else asked for it since it came
-	open    bool
+	Open    bool          // it was admitted and has not ended
 
-	final  *bus.Result // once it has ended, if it held money then
+	Final  *bus.Result // once it has ended, if it held money then
 	noRest *bus.Result // why its rest is not served
 	ended  time.Time
 	until  time.Time // to be forgotten
@@ -41,21 +41,12 @@ type Request struct {
 // New returns the request for a task with such content, for whose answer nobody waits yet. attempt counts for
 // a task that only the journal knows: it is that of its hold.
 func New(client, id string, digest [16]byte, attempt int) Request {
-	return Request{key: Key{client, id}, name: market.TaskID(client + "/" + id), digest: digest,
+	return Request{Key: Key{client, id}, Name: market.TaskID(client + "/" + id), Digest: digest,
 		attempt: attempt, rest: attempt > 0}
 }
 
 // Asked is the request itself: see [Known].
 func (q *Request) Asked() *Request { return q }
-
-// Client and ID are its key, and Name is both; Digest says its content.
-func (q *Request) Client() string      { return q.key.Client }
-func (q *Request) ID() string          { return q.key.ID }
-func (q *Request) Name() market.TaskID { return q.name }
-func (q *Request) Digest() [16]byte    { return q.digest }
-
-// Open reports whether it was admitted and has not ended.
-func (q *Request) Open() bool { return q.open }
 
 // Attempt returns the number of the task's current or last attempt; the first is 0.
 func (q *Request) Attempt() int {
@@ -64,9 +55,6 @@ func (q *Request) Attempt() int {
 	}
 	return q.attempt
 }
-
-// Final returns the final result, nil if there is none or it held no money then.
-func (q *Request) Final() *bus.Result { return q.final }
 
 // refused notes that the rest of its answer was refused. If the reader will not ask again, whoever asks later
 // hears the same: the reader has asked by another door, too, and an answer sent there would reach nobody.
@@ -99,12 +87,12 @@ func (q *Request) Wait(inbox string) { q.inboxes = append(q.inboxes, inbox) }
 // Of reports whether sender may act for it: its client, its reader, or a door that has sent it.
 func (q *Request) Of(sender string) bool {
 	reader, _, _ := bus.ReaderOf(q.reply)
-	return sender == q.key.Client || sender == reader || slices.Contains(q.doors, sender)
+	return sender == q.Key.Client || sender == reader || slices.Contains(q.doors, sender)
 }
 
 // lastWord returns its final result as an answer.
 func (q *Request) lastWord() *bus.Answer {
-	r := *q.final
+	r := *q.Final
 	if r.Code == "" {
 		r.Code, r.Message = bus.CodeAnswerGone, "served and paid once; the text is not kept here"
 	}
@@ -115,10 +103,10 @@ func (q *Request) lastWord() *bus.Answer {
 // given it to another hub since. Whoever asks for it is to hear from that one. A hub that was started again
 // knows of the last agent's reason alone.
 func (q *Request) elsewhere() bool {
-	if q.open || q.final == nil || q.final.Receipt == nil {
+	if q.Open || q.Final == nil || q.Final.Receipt == nil {
 		return false
 	}
-	switch c := q.final.Code; c {
+	switch c := q.Final.Code; c {
 	case "", bus.CodeCancelled, bus.CodeTimeout, bus.CodeLateFirst, bus.CodeBadRequest,
 		bus.CodeUnsupportedField, bus.CodeTooLarge, bus.CodeEmptyPrompt, bus.CodeEngineRefused:
 		return false

@@ -153,7 +153,7 @@ func (r *Room[T]) Come(m *bus.Task, last *bus.LastStatus, stale bool) (t T, what
 			return t, Comes, nil
 		}
 		r.Refuse(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
-	case q.open && q.digest == m.Content() && m.Stream && m.Reply != q.reply:
+	case q.Open && q.Digest == m.Content() && m.Stream && m.Reply != q.reply:
 		r.Refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
 	default:
 		q.sent(m.Door)
@@ -236,7 +236,7 @@ func (r *Room[T]) Judge(m *bus.Task, l Load) *bus.Result {
 
 // Waited returns how long a task of the same content has waited before under its key, without a slot.
 func (r *Room[T]) Waited(q *Request) time.Duration {
-	if so := r.waited.Peek(content{q.key, q.digest}); so != nil {
+	if so := r.waited.Peek(content{q.Key, q.Digest}); so != nil {
 		return *so
 	}
 	return 0
@@ -245,11 +245,11 @@ func (r *Room[T]) Waited(q *Request) time.Duration {
 // Take counts in a task that is admitted. What it is the rest of stays known: it may be asked for again.
 func (r *Room[T]) Take(t T) {
 	q := t.Asked()
-	r.waited.Drop(content{q.key, q.digest})
+	r.waited.Drop(content{q.Key, q.Digest})
 	if q.Msg != nil && q.Msg.Resume != nil {
-		r.behind[q.key] = r.known[q.key]
+		r.behind[q.Key] = r.known[q.Key]
 	}
-	r.known[q.key], q.open = t, true
+	r.known[q.Key], q.Open = t, true
 	r.open++
 }
 
@@ -279,16 +279,16 @@ func (r *Room[T]) Last(q *Request, x *bus.Result, own, alone bool) bool {
 func (r *Room[T]) Forget(t T, waited time.Duration, x *bus.Result) {
 	var none T
 	q := t.Asked()
-	q.open, q.Msg = false, nil
-	old, isRest := r.behind[q.key]
+	q.Open, q.Msg = false, nil
+	old, isRest := r.behind[q.Key]
 	if old != none {
-		r.known[q.key] = old
+		r.known[q.Key] = old
 		old.Asked().refused(x)
 	} else {
-		delete(r.known, q.key)
+		delete(r.known, q.Key)
 	}
-	if delete(r.behind, q.key); !isRest && waited > 0 {
-		r.waited.Put(q.key.Client, content{q.key, q.digest}, waited, 1)
+	if delete(r.behind, q.Key); !isRest && waited > 0 {
+		r.waited.Put(q.Key.Client, content{q.Key, q.Digest}, waited, 1)
 	}
 }
 
@@ -296,9 +296,9 @@ func (r *Room[T]) Forget(t T, waited time.Duration, x *bus.Result) {
 func (r *Room[T]) Remember(t T, x *bus.Result, deadline time.Time) {
 	q, now := t.Asked(), r.turn.Now()
 	q.attempt = q.Attempt()
-	q.open, q.final, q.ended, q.doors, q.Msg = false, x, now, nil, nil
+	q.Open, q.Final, q.ended, q.doors, q.Msg = false, x, now, nil, nil
 	q.until = turn.Later(deadline, now).Add(KeepIDs)
-	delete(r.behind, q.key)
+	delete(r.behind, q.Key)
 	r.ended = append(r.ended, t)
 	r.ForgetEnded()
 }
@@ -312,7 +312,7 @@ func (r *Room[T]) ForgetEnded() {
 		t := r.ended[0]
 		r.ended[0] = none // what append moves to a new array is the rest alone
 		r.ended = r.ended[1:]
-		switch key := t.Asked().key; t {
+		switch key := t.Asked().Key; t {
 		case r.known[key]:
 			delete(r.known, key)
 		case r.behind[key]:

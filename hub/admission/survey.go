@@ -76,7 +76,7 @@ func (s *Survey) Verdict(t *turn.Turn, m *bus.Task) (estimate.Need, *bus.Result)
 			"max_price %s credits does not cover the prompt, whose bytes may be so many tokens that it costs "+
 				"%s credits: offer at least that", s.bid.Cap(), s.short)
 	default:
-		x := s.bid.terms
+		x := s.bid.Terms
 		no = t.Refusal(m, bus.CodeNotWorthIt, 0,
 			"at worth %s credits, delta %v, patience %v and max_price %s credits no agent's value reaches its cost, "+
 				"even with a free slot: offer more", x.Worth, x.Delta, x.Patience, x.Cap())

@@ -155,7 +155,7 @@ func TestWhatThereIsToPayWithBoundsABid(t *testing.T) {
 		if err := bid.Set(&d, asked(100*milli, 0), x); err != nil {
 			t.Fatal(err)
 		}
-		return bid.Terms()
+		return bid.Terms
 	}
 	free, second := set(), bid.Second(0)
 	bid.Bound(10 * milli)
@@ -165,13 +165,13 @@ func TestWhatThereIsToPayWithBoundsABid(t *testing.T) {
 			bid.Second(0))
 	}
 	if bid.Bound(0); set() != free || bid.Second(0) != second {
-		t.Errorf("terms %+v once there is more to spend, want %+v", bid.Terms(), free)
+		t.Errorf("terms %+v once there is more to spend, want %+v", bid.Terms, free)
 	}
 	if bid.Stale(milli, 3) || !bid.Stale(2*milli, 3) || !bid.Stale(milli, 4) {
 		t.Error("it is stale while nothing changed, or not when something has")
 	}
 	bid = admission.Fixed(market.Terms{Worth: milli, Delta: 1, Patience: time.Second})
 	if !bid.Stale(milli, 3) || bid.Cap() != milli {
-		t.Errorf("a bid of the hub's own: %+v", bid.Terms())
+		t.Errorf("a bid of the hub's own: %+v", bid.Terms)
 	}
 }

@@ -28,7 +28,7 @@ type Agent struct {
 	stuck      int   // of its slots, by the agent's count where it was higher than the hub's own for a while
 	// for which its tasks kept a slot by themselves, of that for prompts: means
 	own, prefill time.Duration
-	runs         []Run // in the order of their rounds: the hub's own count is the load
+	Runs         []Run // in the order of their rounds: the hub's own count is the load
 	id           string
 	service      *Service // of its class
 	seller       market.Seller
@@ -99,17 +99,13 @@ func (a *Agent) Returns(now int64) (bool, time.Duration) {
 }
 
 // Running counts the slots in use, with those of tasks that the agent alone counts.
-func (a *Agent) Running() int { return len(a.runs) + a.stuck }
+func (a *Agent) Running() int { return len(a.Runs) + a.stuck }
 
 // Vacant counts the agent's slots that may be given away now.
 func (a *Agent) Vacant(now int64) int {
 	if !a.Open(now) {
 		return 0
 	}
-	return a.idle()
-}
-
-func (a *Agent) idle() int {
 	most, _ := a.slots()
 	return max(0, most-a.Running())
 }
@@ -136,31 +132,23 @@ func (a *Agent) busy() (tasks int, known bool) {
 // Usual returns how long a task keeps what is short at the agent on average, from itself and from others.
 func (a *Agent) Usual() time.Duration {
 	if _, bound := a.slots(); bound {
-		return time.Duration(1+a.Running()) * a.Service().Prefill()
+		return time.Duration(1+a.Running()) * a.Service().Prefill
 	}
 	return a.Service().Mean()
 }
 
 // Free returns how many tasks the agent can be given now: one more than it has slots, where that is worth it.
 func (a *Agent) Free(now int64) int {
-	if !a.Open(now) {
-		return 0
+	if a.overcommit && a.queues && a.stuck == 0 && a.Open(now) {
+		if most, bound := a.slots(); !bound && a.Running() == most {
+			return 1
+		}
 	}
-	return a.free()
-}
-
-func (a *Agent) free() int {
-	if most, bound := a.slots(); a.overcommit && a.queues && a.stuck == 0 && !bound && a.Running() == most {
-		return 1
-	}
-	return a.idle()
+	return a.Vacant(now)
 }
 
 // Unqueues notes that the agent took no task beyond its slots: until its next summary it is given none.
 func (a *Agent) Unqueues() { a.queues = false }
-
-// Runs are the tasks that the agent has, as they were handed out, to be read.
-func (a *Agent) Runs() []Run { return a.runs }
 
 // Service returns the time for which tasks keep a slot, learned over the class.
 func (a *Agent) Service() *Service {
@@ -172,12 +160,12 @@ func (a *Agent) Service() *Service {
 
 // Begin records that a client's task was handed to the agent, which may have a slot for so long at most.
 func (a *Agent) Begin(client, task string, now time.Time, most time.Duration) {
-	a.runs = append(a.runs, Run{Client: client, Task: task, Since: now, Most: most})
+	a.Runs = append(a.Runs, Run{Client: client, Task: task, Since: now, Most: most})
 }
 
 // Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
 func (a *Agent) Computes(now int64, prompt int, work, ttft time.Duration) {
-	x := &a.runs[len(a.runs)-1]
+	x := &a.Runs[len(a.Runs)-1]
 	x.work, x.job = work, a.queue.Sent(now, prompt, work, ttft)
 }
 
@@ -187,10 +175,10 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 	if i < 0 {
 		return
 	}
-	a.runs[i].served = true
-	x := a.runs[i]
+	a.Runs[i].served = true
+	x := a.Runs[i]
 	a.queue.Ended(x.job, ttft)
-	for _, all := range [2][]Run{a.runs, a.ended} {
+	for _, all := range [2][]Run{a.Runs, a.ended} {
 		for k := range all {
 			if y, came := &all[k], all[k].Since.Sub(x.Since); y.job != x.job {
 				y.others += max(0, min(ttft, came+cmp.Or(y.kept, market.MaxIn))-max(0, came, ttft-x.work))
@@ -203,7 +191,7 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 // part of it later: of a prompt in hand nobody is to learn how much of it was cached.
 func (a *Agent) Kept(client, task string, kept time.Duration) {
 	if i := a.find(client, task); i >= 0 {
-		x := a.runs[i]
+		x := a.Runs[i]
 		x.kept = max(1, kept)
 		if a.Service().Kept(x.kept); x.served { // what was refused or cancelled keeps no engine busy
 			a.ended = append(a.ended, x)
@@ -214,11 +202,11 @@ func (a *Agent) Kept(client, task string, kept time.Duration) {
 // End records that the agent has a task no more.
 func (a *Agent) End(client, task string) {
 	if i := a.find(client, task); i >= 0 {
-		a.queue.Ended(a.runs[i].job, 0)
-		a.runs = slices.Delete(a.runs, i, i+1)
+		a.queue.Ended(a.Runs[i].job, 0)
+		a.Runs = slices.Delete(a.Runs, i, i+1)
 	}
 	a.ended = slices.DeleteFunc(a.ended, func(x Run) bool {
-		if len(a.runs) > 0 && a.runs[0].Since.Before(x.Since.Add(x.kept)) {
+		if len(a.Runs) > 0 && a.Runs[0].Since.Before(x.Since.Add(x.kept)) {
 			return false
 		}
 		own := x.kept - x.others
@@ -231,7 +219,7 @@ func (a *Agent) End(client, task string) {
 }
 
 func (a *Agent) find(client, task string) int {
-	return slices.IndexFunc(a.runs, func(x Run) bool { return x.Client == client && x.Task == task })
+	return slices.IndexFunc(a.Runs, func(x Run) bool { return x.Client == client && x.Task == task })
 }
 
 // Accepts records that the agent has taken a task: its earlier refusals are forgotten.
@@ -292,7 +280,7 @@ func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
 // count is believed only once it has lasted: the agent runs something that the hub has given up. The first
 // summary is believed at once: what it counts more was handed out by another hub.
 func (r *Room[A]) correct(a *Agent, running int, first bool) {
-	excess := running - len(a.runs)
+	excess := running - len(a.Runs)
 	switch {
 	case excess <= 0:
 		a.excess, a.stuck = 0, 0

@@ -27,7 +27,7 @@ func (a *Agent) Keeps(p Pace) { a.pace = p }
 // Load returns an agent's load, by the hub's own dispatches; tasks that only the agent counts decode.
 func (a *Agent) Load(now int64) estimate.Load {
 	l := a.queue.Load(now)
-	l.Decoding += max(0, len(a.runs)-len(a.queue.jobs)) + a.stuck
+	l.Decoding += max(0, len(a.Runs)-len(a.queue.jobs)) + a.stuck
 	return l
 }
 

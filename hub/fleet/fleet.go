@@ -91,13 +91,13 @@ func (r *Room[A]) Enrol(id string) A {
 // back, after a lost lease say, is known already. Rather than it, one is forgotten that an earlier life of
 // the hub knew, and that has not come since.
 func (r *Room[A]) forget(a *Agent) {
-	if a.joined || len(a.runs) > 0 || // as at nearly every end of a task: agents are many
+	if a.joined || len(a.Runs) > 0 || // as at nearly every end of a task: agents are many
 		len(r.all) <= 2*r.limits.MaxAgents {
 		return
 	}
 	i := slices.IndexFunc(r.all, func(x A) bool {
 		b := x.self()
-		return b.reg.Agent == "" && len(b.runs) == 0
+		return b.reg.Agent == "" && len(b.Runs) == 0
 	})
 	if i < 0 {
 		i, _ = r.search(a.id)
@@ -134,7 +134,7 @@ func (r *Room[A]) Sellers(yield func(estimate.Seller) bool) {
 		a := kept.self()
 		most, _ := a.slots()
 		if !yield(estimate.Seller{ID: a.id, Owner: a.seller.Owner, Class: a.seller.Class, Joined: a.joined,
-			Slots: most, Running: len(a.runs)}) {
+			Slots: most, Running: len(a.Runs)}) {
 			return
 		}
 	}
@@ -261,7 +261,7 @@ func (r *Room[A]) Listen(a *Agent) {
 // suspect is called by a timer: the agent may be suspect.
 func (r *Room[A]) suspect(a *Agent) {
 	l := &a.watch
-	if !r.turn.Leading || !a.joined && len(a.runs) == 0 {
+	if !r.turn.Leading || !a.joined && len(a.Runs) == 0 {
 		return // until we lead, or it joins
 	}
 	if next := l.heard.Add(r.limits.Suspect); r.turn.Now().Before(next) {

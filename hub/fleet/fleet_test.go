@@ -28,7 +28,7 @@ func newYard(t *testing.T) *yard {
 	at.Leading = true
 	y.Room = New(&at, Limits{MaxAgents: 3, Suspect: time.Second, Silence: 5 * time.Second},
 		func(string) *Agent { return new(Agent) }, func(gone *Agent) {
-			if len(gone.Runs()) > 0 || gone.Joined() {
+			if len(gone.Runs) > 0 || gone.Joined() {
 				t.Fatalf("%s is forgotten, and is of use", gone.ID())
 			}
 		}, func() { y.news++ })
@@ -254,7 +254,7 @@ func TestAnyFleet(t *testing.T) {
 		case 3:
 			a.Begin("ann", fmt.Sprint(step), y.turn.Now(), time.Minute)
 		case 4:
-			if runs := a.Runs(); len(runs) > 0 {
+			if runs := a.Runs; len(runs) > 0 {
 				y.End(a, "ann", runs[rng.IntN(len(runs))].Task)
 			}
 		case 5:
@@ -274,13 +274,14 @@ func TestAnyFleet(t *testing.T) {
 		}
 		slots, busy := 0, 0
 		for _, b := range y.All() {
-			if b.stuck < 0 || b.excess < 0 || b.idle() < 0 || b.Vacant(y.turn.Nano()) > b.idle() {
+			vacant := b.Vacant(y.turn.Nano())
+			if b.stuck < 0 || b.excess < 0 || vacant < 0 || vacant > b.sold {
 				t.Fatalf("step %d: %+v", step, b)
 			}
 			if b.joined {
 				slots += b.reg.Slots
 			}
-			if len(b.runs) > 0 || b.joined {
+			if len(b.Runs) > 0 || b.joined {
 				busy++
 			}
 		}

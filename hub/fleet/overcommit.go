@@ -25,11 +25,11 @@ func (r *Room[A]) Overcommit(spread float64) {
 	for _, kept := range r.all {
 		a := kept.self()
 		busy, known := a.busy()
-		a.overcommit = known && busy >= 2*a.sold && a.sold >= leastSlots && len(a.runs) > 0
+		a.overcommit = known && busy >= 2*a.sold && a.sold >= leastSlots && len(a.Runs) > 0
 		if a.overcommit {
 			service, step := a.Service().Mean(), a.pace.Token(a.Load(r.turn.Nano()))
-			a.overcommit = r.turn.Now().Sub(a.runs[0].Since) <= overdue*service &&
-				spread*float64(service) < 2*float64(len(a.runs))*float64(step)
+			a.overcommit = r.turn.Now().Sub(a.Runs[0].Since) <= overdue*service &&
+				spread*float64(service) < 2*float64(len(a.Runs))*float64(step)
 		}
 	}
 }
@@ -39,12 +39,12 @@ func (r *Room[A]) Overcommit(spread float64) {
 // For how long these were in the queue themselves does not count: else each would have more time than the
 // last.
 func (a *Agent) Queued() (usually, most time.Duration) {
-	if slots, _ := a.slots(); a.Running() < slots || len(a.runs) == 0 {
+	if slots, _ := a.slots(); a.Running() < slots || len(a.Runs) == 0 {
 		return 0, 0
 	}
 	most = market.MaxIn
-	for _, x := range a.runs {
+	for _, x := range a.Runs {
 		most = min(most, max(0, x.Most))
 	}
-	return min(most, 7*a.Service().Mean()/time.Duration(len(a.runs))), most // e^-7 is one in a thousand
+	return min(most, 7*a.Service().Mean()/time.Duration(len(a.Runs))), most // e^-7 is one in a thousand
 }

@@ -11,7 +11,7 @@ import (
 // says of that is worth nothing beside it. The zero Service has seen none.
 type Service struct {
 	kept, own time.Duration // means, with the prompts of others and without; 0: none has ended
-	prefill   time.Duration // mean for which prompts were computed
+	Prefill   time.Duration // mean for which prompts were computed
 
 	place int32 // in a snapshot, from 1
 }
@@ -27,12 +27,9 @@ const (
 func (s *Service) Mean() time.Duration { return cmp.Or(s.kept, usualService) }
 func (s *Service) Own() time.Duration  { return cmp.Or(s.own, usualService) }
 
-// Prefill returns how long a task's prompt is computed on average.
-func (s *Service) Prefill() time.Duration { return s.prefill }
-
 // Computed takes in for how long a prompt was computed, once its task has ended: of one in hand nobody is to
 // learn how much of it was cached.
-func (s *Service) Computed(takes time.Duration) { s.prefill = mean(s.prefill, takes) }
+func (s *Service) Computed(takes time.Duration) { s.Prefill = mean(s.Prefill, takes) }
 
 // Kept takes in how long a task kept its slot.
 func (s *Service) Kept(d time.Duration) {

@@ -65,7 +65,7 @@ func TestPromptsBoundAnAgent(t *testing.T) {
 	check("long prompts", 8, true)
 	a.Begin("ann", "t1", y.turn.Now(), time.Minute)
 	check("one runs", 8, true)
-	if got, want := a.Usual(), 2*a.Service().Prefill(); got != want {
+	if got, want := a.Usual(), 2*a.Service().Prefill; got != want {
 		t.Errorf("a prompt keeps its own task and the one that runs for %v, want %v", got, want)
 	}
 	for i := range 200 { // which an engine refuses at once

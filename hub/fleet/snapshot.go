@@ -19,20 +19,20 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64, show
 			s := a.Service()
 			if s.place == 0 {
 				x.Classes = append(x.Classes, estimate.Class{
-					Service: s.Mean(), Own: s.Own(), Prefill: s.Prefill()})
+					Service: s.Mean(), Own: s.Own(), Prefill: s.Prefill})
 				s.place, placed = int32(len(x.Classes)), append(placed, s)
 			}
 			x.Agents = append(x.Agents, estimate.Agent{})
 			e := &x.Agents[k]
 			e.ID, e.Class, e.Running = market.AgentID(a.id), s.place-1, a.Running()
 			e.Slots, e.PrefillBound = a.slots()
-			e.Free = a.free()
+			e.Free = a.Free(nano)
 			if e.Running > 0 {
 				e.Since, e.Overdue, e.Age = a.ends(now, s.Mean())
 			}
 			show(kept)
 		}
-		for _, t := range a.runs {
+		for _, t := range a.Runs {
 			x.Runs = append(x.Runs, estimate.Run{Client: t.Client, Agent: k, For: now.Sub(t.Since)})
 		}
 	}
@@ -48,7 +48,7 @@ const overdue = 3
 // has run which is expected to end first, in nanoseconds (0: none is), how many have run so long that they
 // are not expected to end, and of these for how long the youngest has.
 func (a *Agent) ends(now time.Time, usual time.Duration) (since int64, late int, age time.Duration) {
-	for _, x := range a.runs {
+	for _, x := range a.Runs {
 		if age = now.Sub(x.Since); age <= overdue*usual {
 			since = x.Since.UnixNano()
 			break

@@ -82,7 +82,7 @@ func TestOnlyPromptsThatWereServedCount(t *testing.T) {
 		x := newStand()
 		x.send("this", s)
 		c.do(x)
-		if got := x.runs[x.find("c", "this")].others; got != c.want {
+		if got := x.Runs[x.find("c", "this")].others; got != c.want {
 			t.Errorf("%s: %v of others, want %v", c.name, got, c.want)
 		}
 	}

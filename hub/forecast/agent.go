@@ -71,7 +71,7 @@ func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool) {
 	if reg.Model != cmp.Or(was.Model, a.learned) {
 		r.Lines.Leave(a.Means)
 		a.Means = predict.NewMeans()
-		a.Answers.Restore(nil)
+		a.Answers.Said = nil
 	}
 	a.Answers.Register(reg.Domains)
 	r.rate(a)

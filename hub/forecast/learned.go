@@ -22,7 +22,7 @@ func (r *Room) Learned(to []byte) (_ []byte, err error) {
 	for _, a := range r.agents {
 		l.Agents = append(l.Agents, predict.Learner{ID: a.ID(), Model: cmp.Or(a.Reg().Model, a.learned),
 			Means: a.Means})
-		all.Answers = append(all.Answers, a.Answers.Said())
+		all.Answers = append(all.Answers, a.Answers.Said)
 	}
 	if all.Forecasts, err = l.Saved(); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (r *Room) Relearn(data []byte) error {
 	for i, x := range l.Agents {
 		a := r.enrol(x.ID)
 		a.learned, a.class, a.Means = x.Model, nil, x.Means
-		a.Answers.Restore(all.Answers[i])
+		a.Answers.Said = all.Answers[i]
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (t *Task) Served(now time.Time, noEnd func(*settle.Hold) bool) admission.Se
 	if h := t.Hold; h != nil {
 		s.Agent, s.Held, s.NoEnd = h.Agent.ID(), true, noEnd(&h.Hold)
 		s.Replayed = h.State == settle.Replayed && now.Before(h.Expires)
-	} else if r := t.Final(); r != nil {
+	} else if r := t.Final; r != nil {
 		s.Agent = r.Agent
 	}
 	return s
@@ -102,7 +102,7 @@ func (a *Agent) Reprice(by *tariff.Room) {
 
 // NewTask is a task of which nothing is known yet but its request, and since when it may wait.
 func (r *Room) NewTask(q admission.Request, arrived time.Time) *Task {
-	return &Task{Request: q, Entry: queue.New(q.Client(), arrived, r.turn.Now().Add(r.cfg.Deadline))}
+	return &Task{Request: q, Entry: queue.New(q.Client, arrived, r.turn.Now().Add(r.cfg.Deadline))}
 }
 
 // Read makes a request the task's own, and fills in what it leaves to the hub.
@@ -116,7 +116,7 @@ func (r *Room) Read(t *Task, m *bus.Task) {
 	t.Asks = forecast.Task{Prompt: &m.Prompt, Carried: m.Carried(), MaxTokens: max(0, m.MaxTokens),
 		Model: m.Model, Kind: m.Kind, Domain: m.Domain, Media: m.Prompt.Loose == bus.LooseMedia,
 		Parses: t.Asks.Parses, Usual: t.Asks.Usual, Only: t.Asks.Only, Failed: &t.FailedAt,
-		Source: predict.Source{Client: t.Client(), Role: m.Role, Session: bus.SessionKey(m.Client, m.Session),
+		Source: predict.Source{Client: t.Client, Role: m.Role, Session: bus.SessionKey(m.Client, m.Session),
 			Prompt: m.Prompt.Tokens, Turn: m.Turn, Most: m.MaxTokens}}
 }
 
@@ -166,7 +166,7 @@ func (r *Room) Rest(t *Task, model string) *bus.Result {
 			return r.turn.Refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err))
 		}
 	}
-	t.Entry.Rest(r.turn.Now())
+	t.Broke = r.turn.Now()
 	m.Model, m.MaxTokens = model, min(t.Whole, max(0, t.Whole-k)+backOffBound)
 	t.Asks.Parses, t.Asks.Model, t.Asks.Source.Most = parses, m.Model, m.MaxTokens
 	if !t.Asks.Open() {
@@ -183,12 +183,12 @@ func (r *Room) Survey(t *Task) (estimate.Need, *bus.Result) {
 	}
 	r.forecasts.Reach(r.turn.Nano(), &t.Asks, x.May, func(a *forecast.Agent, e *estimate.Estimate) {
 		ttft := a.Line().Later(e.First, e.Work, estimate.Delay{})
-		if !r.turn.Now().Add(a.Half(ttft)).After(t.Deadline()) {
+		if !r.turn.Now().Add(a.Half(ttft)).After(t.Deadline) {
 			x.Offers(e, ttft)
 		}
 	})
 	need, no := x.Verdict(r.turn, t.Msg)
-	need.Fixed, need.Until = t.Own(), t.Deadline()
+	need.Fixed, need.Until = t.Own(), t.Deadline
 	return need, no
 }
 
@@ -206,7 +206,7 @@ func (r *Room) Free(t *Task) (free int) {
 func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *Hold {
 	a := r.fleet.Find(string(aw.Agent))
 	h := &Hold{Hold: settle.Hold{ID: ledger.HoldID(r.cfg.Journal, in.Number, slot), Task: &t.Task, Msg: t.Msg,
-		Deadline: t.Deadline(), Unread: t.Own(), Sent: r.turn.Now()}, Whose: t, Agent: a}
+		Deadline: t.Deadline, Unread: t.Own(), Sent: r.turn.Now()}, Whose: t, Agent: a}
 	now, e := r.turn.Nano(), &h.Expected.Estimate
 	h.Expected, h.First, h.Watch = r.forecasts.Expect(now, &t.Asks, &a.Forecast, a.Backlog(now))
 	prompt := e.Prompt
@@ -224,13 +224,13 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 		h.Verified = a.Forecast.Cache.Verified(x.Source.Session, x.Prompt)
 	}
 	h.Rec = ledger.Hold{
-		Client: t.Client(), Task: t.ID(), Attempt: t.Msg.Attempt, Agent: a.ID(), Model: a.Reg().Model,
+		Client: t.Client, Task: t.ID, Attempt: t.Msg.Attempt, Agent: a.ID(), Model: a.Reg().Model,
 		Round: in.Number, Slot: slot, Kind: bus.DispatchTask, Request: t.Msg.Request, Key: t.Msg.Key,
 		Amount: market.Hold(aw.Premium, e.Worst, min(t.Cap(), t.Most)), Tags: t.Msg.Tags,
 		Premium: aw.Premium, Fee: r.cfg.Fee, Quoted: aw.Cost, Tariff: a.Seller().Tariff, Settle: r.cfg.Settle,
 		Price:  a.Reg().Price,
 		Prompt: e.Prompt, Cached: e.Cached, Output: e.Output, MaxTokens: e.MaxTokens,
-		Expires: h.Expires.UnixNano(), Boot: a.Reg().Boot, Digest: t.Digest(),
+		Expires: h.Expires.UnixNano(), Boot: a.Reg().Boot, Digest: t.Digest,
 		Asserted: a.Forecast.Cache.Asserted(&t.Msg.Prompt, a.Forecast.Line().Tokens(t.Msg.Prompt.Tokens)),
 	}
 	h.Rec.Reader, h.Rec.Token, _ = bus.ReaderOf(t.Msg.Reply)
@@ -251,7 +251,7 @@ func (r *Room) Prewarms(of *Task, depth int32, by *prewarm.Room[*Task], client s
 	may func(*Task) bool) (*Task, estimate.Need) {
 	for _, a := range r.fleet.All() {
 		p, cache := &of.Msg.Prompt, a.Forecast.Cache // who says that it has lost that is not paid again
-		if a.Free(r.turn.Nano()) == 0 || len(a.Runs()) > 0 || !r.forecasts.Goes(&of.Asks, &a.Forecast) ||
+		if a.Free(r.turn.Nano()) == 0 || len(a.Runs) > 0 || !r.forecasts.Goes(&of.Asks, &a.Forecast) ||
 			cache.Depth(p) >= depth ||
 			cache.Had(p, 0, depth) == depth {
 			continue
@@ -285,7 +285,7 @@ func (r *Room) Counted(s *report.Stats) report.Stats {
 // own makes it for an agent; nil if it does not pay, or the agent asks too much.
 func (r *Room) own(a *Agent, m *bus.Task, depth int32, by *prewarm.Room[*Task]) *Task {
 	t := r.NewTask(admission.New(m.Client, m.ID, m.Content(), 0), r.turn.Now())
-	t.Until(r.turn.Now().Add(r.cfg.FundsWait))
+	t.Deadline = r.turn.Now().Add(r.cfg.FundsWait)
 	t.Asks.Only = &a.Forecast
 	r.Read(t, m)
 	e := r.forecasts.At(r.turn.Nano(), &t.Asks, &a.Forecast)

@@ -53,7 +53,7 @@ func (r *Room) Open() {
 
 // Take has the round be of these tasks, by arrival, on terms as of now, but for those that are too many.
 func (r *Room) Take(tasks []*Task) (out []*Task) {
-	r.Tasks, out = round.Fit(tasks, func(t *Task) string { return t.Client() },
+	r.Tasks, out = round.Fit(tasks, func(t *Task) string { return t.Client },
 		min(mostTasks, maxPairs/max(1, len(r.Agents))))
 	r.Agree(r.Tasks)
 	return out
@@ -70,14 +70,14 @@ func (r *Room) Meet() {
 
 func (r *Room) waiter(t *Task, offers []estimate.Offer) estimate.Waiter {
 	now := r.turn.Now()
-	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.Most,
+	return estimate.Waiter{ID: t.Name, Client: t.Client, Terms: t.Stated(), Most: t.Most,
 		First: t.Second(0), Second: t.Second(t.InLine(now)), Waited: t.Waited(now), InLine: t.InLine(now),
-		Left: t.TimeLeft(now), Rounds: t.Rounds(), Offers: offers}
+		Left: t.Deadline.Sub(now), Rounds: t.Rounds, Offers: offers}
 }
 
 // offers returns what a task would have in time of each agent.
 func (r *Room) offers(t *Task) []estimate.Offer {
-	left := t.TimeLeft(r.turn.Now())
+	left := t.Deadline.Sub(r.turn.Now())
 	return r.Sheet.Offers(r.forecasts, r.turn.Nano(), &t.Asks, func(o *estimate.Offer) bool {
 		short := o.Half > left
 		t.Short = t.Short || short
@@ -100,7 +100,7 @@ func (r *Room) Judge(by *policy.Room) {
 	for _, i := range by.Judge(&r.From, r.Waiters, func(i int) (policy.Asker, bool) {
 		t := r.Tasks[i]
 		return policy.Asker{Session: t.Asks.Source.Session, Role: t.Msg.RoleKey(),
-			Since: t.Arrived()}, !t.Own()
+			Since: t.Arrived}, !t.Own()
 	}, func(k int) policy.Agent {
 		a := r.Agents[k].Reg()
 		return policy.Agent{Split: slices.Contains(a.Features, bus.Split),
@@ -145,7 +145,7 @@ func (r *Room) Refuse(t *Task) {
 			there = append(there, market.AgentID(a.ID()))
 		}
 	}
-	r.Kept.Refuse(r.turn.Nano(), t.Client(), there)
+	r.Kept.Refuse(r.turn.Nano(), t.Client, there)
 }
 
 // Gain is the most that a task would be worth beyond cost and fee: where best is, of agents that take tasks

@@ -44,17 +44,11 @@ const step = 1.0 / 128
 
 // Standing is an agent's expected quality, by the domains of its registration and judged answers.
 type Standing struct {
-	said    Agent
+	Said    Agent // of its answers
 	domains []bus.DomainScore
 	rated   []float64 // by domain
 	text    string
 }
-
-// Said returns what was said of the agent's answers, to be kept.
-func (s *Standing) Said() Agent { return s.said }
-
-// Restore takes it in again; of nothing, all is forgotten.
-func (s *Standing) Restore(said Agent) { s.said = said }
 
 // Register takes in what the agent is registered for.
 func (s *Standing) Register(domains []bus.DomainScore) { s.domains, s.rated = domains, nil }
@@ -66,7 +60,7 @@ func (s *Standing) Rate(j Judging) (changed bool) {
 	}
 	for i, d := range s.domains {
 		q := d.Score
-		if x := s.said[d.Domain]; x != nil {
+		if x := s.Said[d.Domain]; x != nil {
 			if learned := x.Q(d.Score, j.Gold, j.Feedback); math.Abs(learned-d.Score) > step/2 {
 				q = math.Round(learned/step) * step
 			}
@@ -90,7 +84,7 @@ func (s *Standing) Served(label, client string, cost float64) (domain string) {
 	if i < 0 {
 		return ""
 	}
-	x := s.said.In(s.domains[i].Domain)
+	x := s.Said.In(s.domains[i].Domain)
 	if x == nil {
 		return ""
 	}
@@ -100,7 +94,7 @@ func (s *Standing) Served(label, client string, cost float64) (domain string) {
 
 // Judge takes in a client's word of an answer that was judged in a domain.
 func (s *Standing) Judge(j Judging, domain string, f *bus.Feedback) {
-	x := s.said[domain]
+	x := s.Said[domain]
 	switch {
 	case x == nil:
 	case f.Gold && slices.Contains(j.Judges, f.Client):
@@ -122,7 +116,7 @@ type Scored struct {
 func (s *Standing) Scored() (list []Scored) {
 	for i, d := range s.domains {
 		x := Scored{Domain: d.Domain, Registered: d.Score, Quality: s.rated[i]}
-		if said := s.said[d.Domain]; said != nil {
+		if said := s.Said[d.Domain]; said != nil {
 			x.Heard = said.Heard()
 		}
 		list = append(list, x)

@@ -82,14 +82,14 @@ func TestWhoseWordCounts(t *testing.T) {
 	if by, _ := s.Rated(); by[0] != 0.8 {
 		t.Errorf("nobody's word counts, and 0.8 is %v", by[0])
 	}
-	kept := s.Said()
+	kept := s.Said
 	again := registered()
-	again.Restore(kept)
+	again.Said = kept
 	s.Rate(j)
 	if again.Rate(j); !slices.Equal(again.rated, s.rated) || again.rated[0] >= 0.5 {
 		t.Errorf("restored %v, of %v", again.rated, s.rated)
 	}
-	again.Restore(Agent{})
+	again.Said = Agent{}
 	if again.Rate(j); again.rated[0] != 0.8 {
 		t.Errorf("forgotten, and still %v", again.rated)
 	}

@@ -16,69 +16,55 @@ import (
 	"souk/market"
 )
 
-// Entry is a task's state in a queue. [New] makes it; but for what rounds find only the queue changes it.
+// Entry is a task's state in a queue. [New] makes it; whoever adds it may say more of when it waits before.
 type Entry struct {
+	Arrived  time.Time // first, which it keeps if an agent refuses it
+	Deadline time.Time
+	Before   time.Duration // waited earlier under the same id, without a slot
+	Broke    time.Time     // when its reader wanted the rest of an answer that had begun; zero: none had
+	Waits    bool          // it is in the queue, which alone sets that
+
+	// found by rounds
 	Barred  bool           // by a policy, from an agent in its last round
 	Short   bool           // by an agent's slot its first token would have come too late
 	Planned string         // the last agent at which it had a seat to come; "": it never had
 	Worth   market.Credits // what it was to have of the first such seat; less than 0: it began once
+	Rounds  int            // that gave it no slot
 	// since when a slot has cost more than the task would have of it; zero: that is not so
 	Outpriced time.Time
 
-	client   string
-	arrived  time.Time // its first arrival, kept if an agent refuses the task
-	deadline time.Time
-	before   time.Duration // waited earlier under the same id, without a slot
-	broke    time.Time     // when its reader wanted the rest of an answer that had begun; zero: none had
-
-	waits, met bool
-	late       bool // when it came no slot was free, or others before it wanted one
-	left       bool // by the last round that looked at it: it waits for news
-	rounds     int
-	spent      time.Time // when it will be worth no more than it costs; zero: not before its deadline
-	timer      turn.Timer
+	client string
+	met    bool
+	late   bool      // when it came no slot was free, or others before it wanted one
+	left   bool      // by the last round that looked at it: it waits for news
+	spent  time.Time // when it will be worth no more than it costs; zero: not before its deadline
+	timer  turn.Timer
 }
 
 // New returns the entry of a task of a client that came then and may wait until its deadline.
 func New(client string, arrived, deadline time.Time) Entry {
-	return Entry{client: client, arrived: arrived, deadline: deadline}
+	return Entry{client: client, Arrived: arrived, Deadline: deadline}
 }
-
-// Before adds time that a task has waited before; Rest marks it as the rest of an answer that broke off then;
-// Until gives it another deadline. They are called before it is added to a queue.
-func (e *Entry) Before(waited time.Duration) { e.before = waited }
-func (e *Entry) Rest(broke time.Time)        { e.broke = broke }
-func (e *Entry) Until(deadline time.Time)    { e.deadline = deadline }
 
 // InQueue is the entry itself: see [Waiter].
 func (e *Entry) InQueue() *Entry { return e }
 
-// Arrived is when the task came first, Deadline until when it may wait, and TimeLeft how long until then.
-func (e *Entry) Arrived() time.Time                   { return e.arrived }
-func (e *Entry) Deadline() time.Time                  { return e.deadline }
-func (e *Entry) TimeLeft(now time.Time) time.Duration { return e.deadline.Sub(now) }
-
 // Waited returns how long it has waited for its first token, or for the rest of its answer.
 func (e *Entry) Waited(now time.Time) time.Duration {
-	if e.broke.IsZero() {
-		return now.Sub(e.arrived)
+	if e.Broke.IsZero() {
+		return now.Sub(e.Arrived)
 	}
-	return now.Sub(e.broke)
+	return now.Sub(e.Broke)
 }
 
 // InLine returns how long it has waited in all, with earlier times under the same id.
-func (e *Entry) InLine(now time.Time) time.Duration { return now.Sub(e.arrived) + e.before }
+func (e *Entry) InLine(now time.Time) time.Duration { return now.Sub(e.Arrived) + e.Before }
 
-// Waits reports whether it waits, and Due whether the next round looks at it.
-func (e *Entry) Waits() bool { return e.waits }
-func (e *Entry) Due() bool   { return e.waits && !e.left }
-
-// Rounds counts the rounds that gave it no slot; Lost adds one.
-func (e *Entry) Rounds() int { return e.rounds }
-func (e *Entry) Lost()       { e.rounds++ }
+// Due reports whether the next round looks at it.
+func (e *Entry) Due() bool { return e.Waits && !e.left }
 
 // AtOnce reports whether a slot was free, and would do, when the task came.
-func (e *Entry) AtOnce() bool { return !e.late && !e.Short && e.rounds == 0 }
+func (e *Entry) AtOnce() bool { return !e.late && !e.Short && e.Rounds == 0 }
 
 // Waiter is a task that may wait.
 type Waiter interface {
@@ -143,11 +129,11 @@ func (r *Room[T]) All(show func(T) bool) {
 // reader is told that it waits; 0: never.
 func (r *Room[T]) Add(t T, free bool, beat time.Duration) {
 	e, n := t.InQueue(), len(r.all)
-	if n > 0 && r.all[n-1].InQueue().arrived.After(e.arrived) {
-		n = sort.Search(n, func(i int) bool { return r.all[i].InQueue().arrived.After(e.arrived) })
+	if n > 0 && r.all[n-1].InQueue().Arrived.After(e.Arrived) {
+		n = sort.Search(n, func(i int) bool { return r.all[i].InQueue().Arrived.After(e.Arrived) })
 	}
 	r.all = slices.Insert(r.all, n, t)
-	e.waits, e.left, e.late = true, false, e.late || !free
+	e.Waits, e.left, e.late = true, false, e.late || !free
 	r.due++
 	k := r.of[e.client] + 1
 	if r.of[e.client] = k; k == len(r.with) {
@@ -155,10 +141,10 @@ func (r *Room[T]) Add(t T, free bool, beat time.Duration) {
 	}
 	r.with[k]++
 	r.with[k-1]--
-	beat = cmp.Or(beat, e.TimeLeft(r.turn.Now()))
-	wake := func() { r.turn.Set(&e.timer, turn.Earlier(e.deadline, r.turn.Now().Add(beat))) }
+	beat = cmp.Or(beat, e.Deadline.Sub(r.turn.Now()))
+	wake := func() { r.turn.Set(&e.timer, turn.Earlier(e.Deadline, r.turn.Now().Add(beat))) }
 	e.timer.Due = func() {
-		if !r.turn.Now().Before(e.deadline) {
+		if !r.turn.Now().Before(e.Deadline) {
 			r.tasks.Overdue(t)
 			return
 		}
@@ -172,7 +158,7 @@ func (r *Room[T]) Add(t T, free bool, beat time.Duration) {
 // Remove takes a task out that has a slot, or ends.
 func (r *Room[T]) Remove(t T) {
 	e := t.InQueue()
-	if !e.waits {
+	if !e.Waits {
 		return
 	}
 	i := slices.Index(r.all, t)
@@ -180,7 +166,7 @@ func (r *Room[T]) Remove(t T) {
 	if !e.left {
 		r.due--
 	}
-	e.waits, e.spent, e.Outpriced = false, time.Time{}, time.Time{}
+	e.Waits, e.spent, e.Outpriced = false, time.Time{}, time.Time{}
 	k := r.of[e.client]
 	if r.of[e.client]--; k == 1 {
 		delete(r.of, e.client)
@@ -208,7 +194,7 @@ func (r *Room[T]) Take(dst []T) []T {
 
 // Again has the next round look at a task that waits, though there is no news.
 func (r *Room[T]) Again(t T) {
-	if e := t.InQueue(); e.waits && e.left {
+	if e := t.InQueue(); e.Waits && e.left {
 		e.left = false
 		r.due++
 	}
@@ -255,11 +241,11 @@ func (r *Room[T]) Excess(slots, open int) (last T, why string) {
 // free reports whether an agent that may serve it has a free slot, and open whether one takes tasks.
 func (r *Room[T]) Missed(t T, refusals int, free, open func() bool) string {
 	switch e := t.InQueue(); {
-	case refusals > 0 && e.rounds == 0:
+	case refusals > 0 && e.Rounds == 0:
 		return "agents refused it " + market.Some(refusals, "time") +
 			", and in no other round before the deadline was a slot free that could serve it in time"
-	case e.rounds > 0:
-		return "in " + market.Some(e.rounds, "round") + " before the deadline the slots that would do, or the time " +
+	case e.Rounds > 0:
+		return "in " + market.Some(e.Rounds, "round") + " before the deadline the slots that would do, or the time " +
 			"to compute in them, went to others: tasks that are worth more, lose more by waiting or came " +
 			"first"
 	case !e.met && free():

@@ -190,7 +190,7 @@ func TestARoundTakesThoseThatCameFirstFirst(t *testing.T) {
 	}
 	l.Remove(all[1])
 	l.Remove(all[1])
-	if all[1].Waits() || l.Waiting() != 5 || l.Of("ann") != 5 {
+	if all[1].Waits || l.Waiting() != 5 || l.Of("ann") != 5 {
 		t.Errorf("a task is removed twice: %d wait, %d of its client", l.Waiting(), l.Of("ann"))
 	}
 	l.come("ann", "9", 3) // it comes back, behind the one that came as early
@@ -290,13 +290,13 @@ func TestWhoWaitsBesideASlotIsLookedAtSoon(t *testing.T) {
 // How long a task waits: since it came, since its answer broke off, and other times under its id.
 func TestHowLongOneWaits(t *testing.T) {
 	e := queue.New("ann", at(100), at(1000))
-	e.Before(7 * time.Second)
+	e.Before = 7 * time.Second
 	if e.Waited(at(300)) != 200*time.Millisecond || e.InLine(at(300)) != 7200*time.Millisecond ||
-		e.TimeLeft(at(300)) != 700*time.Millisecond {
+		e.Deadline.Sub(at(300)) != 700*time.Millisecond {
 		t.Errorf("it has waited for %v, in line for %v, with %v left", e.Waited(at(300)), e.InLine(at(300)),
-			e.TimeLeft(at(300)))
+			e.Deadline.Sub(at(300)))
 	}
-	e.Rest(at(250))
+	e.Broke = at(250)
 	if e.Waited(at(300)) != 50*time.Millisecond || e.InLine(at(300)) != 7200*time.Millisecond {
 		t.Errorf("the rest of it has waited for %v, in line for %v", e.Waited(at(300)), e.InLine(at(300)))
 	}
@@ -372,7 +372,7 @@ func TestWhatOneIsToldThatMissedItsDeadline(t *testing.T) {
 			l.take()
 		}
 		for range c.rounds {
-			x.Lost()
+			x.Rounds++
 		}
 		if got := l.Missed(x, c.refusals, c.free, c.open); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -399,7 +399,7 @@ func TestWhoWaitedForNoSlot(t *testing.T) {
 	if x.Short, x.Barred = false, true; l.take() == "" || x.Barred {
 		t.Error("what kept it from an agent in a round before counts in the next")
 	}
-	if x.Lost(); x.AtOnce() {
+	if x.Rounds++; x.AtOnce() {
 		t.Error("it lost a round, and waited for no slot")
 	}
 }
@@ -447,7 +447,7 @@ func TestAgainstPlainLists(t *testing.T) {
 			client := fmt.Sprint("c", rng.IntN(4))
 			x := l.come(client, fmt.Sprint(i), ms)
 			j := len(plain)
-			for j > 0 && plain[j-1].Arrived().After(at(ms)) {
+			for j > 0 && plain[j-1].Arrived.After(at(ms)) {
 				j--
 			}
 			plain = slices.Insert(plain, j, row{x, client, false})

@@ -73,7 +73,7 @@ func (r *Room[T]) Deadline(free int) time.Time {
 	if first < 0 {
 		return time.Time{}
 	}
-	at := r.all[first].InQueue().arrived.Add(r.rule.MaxWait)
+	at := r.all[first].InQueue().Arrived.Add(r.rule.MaxWait)
 	if next := r.next(free); r.atOnce(free) || next.After(at) {
 		return next
 	}
@@ -113,7 +113,7 @@ func (r *Room[T]) Beside() {
 func (r *Room[T]) Lasts(t T, d time.Duration) {
 	e := t.InQueue()
 	e.spent = time.Time{}
-	if d < e.TimeLeft(r.turn.Now()) {
+	if d < e.Deadline.Sub(r.turn.Now()) {
 		e.spent = r.turn.Now().Add(max(d+1, Soon))
 		if !r.spent.IsSet() || e.spent.Before(r.spent.At()) {
 			r.turn.Set(&r.spent, e.spent)

@@ -258,7 +258,7 @@ func (s *Server) standBack(ctx context.Context) error {
 
 func (s *Server) replay() error {
 	begin := time.Now()
-	if err := s.deps.Journal.Restore(s.node.Past()); err != nil {
+	if err := s.deps.Journal.Restore(s.node.Past); err != nil {
 		return err
 	}
 	o := s.node.Book().Journal()

@@ -24,7 +24,7 @@ func (e *economy) reborn(h *shop, closing bool) {
 	}
 	for i := range e.frames[h.name] {
 		f := &e.frames[h.name][i]
-		if err := n.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)); err != nil {
+		if err := n.Past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)); err != nil {
 			e.t.Fatal(err)
 		}
 	}

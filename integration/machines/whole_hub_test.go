@@ -67,7 +67,7 @@ func (h *hubPart) start() {
 		w.t.Fatal(err)
 	}
 	for i, f := range h.frames {
-		if err := n.Past().Apply(uint64(h.heads[i][0]), h.heads[i][1], f); err != nil {
+		if err := n.Past.Apply(uint64(h.heads[i][0]), h.heads[i][1], f); err != nil {
 			w.t.Fatalf("%s: frame %d: %v", h.name, i, err)
 		}
 	}
