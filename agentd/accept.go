@@ -121,10 +121,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 			fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
 	case a.state != bus.StateReady:
 		return bus.CodeNoSlot, "the engine is unhealthy"
-	case a.running >= a.cfg.Slots+a.queue():
-		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.Slots)
-	case a.running >= a.slots()+a.queue():
-		return bus.CodeNoSlot, fmt.Sprintf("the engine has room for %d tasks now", a.slots())
+	case a.running > a.slots() || a.running == a.slots() && !a.queues():
+		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.slots())
 	case len(a.pending)+a.running >= a.lim.MaxCompletions:
 		return bus.CodeNoSlot, fmt.Sprintf("%d completions are not acknowledged", len(a.pending))
 	}

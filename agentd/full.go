@@ -76,18 +76,13 @@ func (a *Agent) slots() int {
 	return min(n, a.cfg.Slots)
 }
 
-// queue returns how many tasks beyond its slots an agent takes, which wait in its engine's own queue: none
-// once that has refused one, or while it is full.
-func (a *Agent) queue() int {
-	if a.noQueue || a.full.limited {
-		return 0
-	}
-	return 1
-}
+// queues reports whether an agent takes a task beyond its slots, which waits in its engine's own queue: not
+// once that has refused one, nor while it is full.
+func (a *Agent) queues() bool { return !a.noQueue && !a.full.limited }
 
 // offers fills in what a summary says of slots: without any, the agent takes no tasks for a while.
 func (a *Agent) offers(s *bus.Summary) {
-	s.Queue = a.queue()
+	s.Queue = a.queues()
 	if s.Slots = max(1, a.slots()); a.slots() == 0 && s.State == bus.StateReady {
 		s.State = bus.StateUnhealthy
 	}

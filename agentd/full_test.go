@@ -91,7 +91,7 @@ func TestAnEngineThatHasNoQueue(t *testing.T) {
 			}
 			least = min(least, last.Slots)
 			var refuses *bus.Dispatch
-			for refuses == nil && len(runs) < last.Slots+last.Queue {
+			for refuses == nil && (len(runs) < last.Slots || last.Queue && len(runs) == last.Slots) {
 				d := dispatch(fmt.Sprint("h", asked))
 				d.Task.Client = clients[asked%len(clients)]
 				asked++

@@ -96,7 +96,7 @@ func full() []Message {
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5, Gold: true},
 		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8,
 			InFlight: 1, Price: price,
-			Queue: 1, Prefills: 2,
+			Queue: true, Prefills: 2,
 			Late: []string{"j/9/0", "j/9/1"}},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 5, Base: 4, Part: 1, Parts: 2, Coverage: 0.95,
 			Blocks: 9, Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}},

@@ -12,8 +12,8 @@ type Summary struct {
 	Slots    int          `msgpack:"slots" want:"slots"`
 	InFlight int          `msgpack:"in_flight" want:"slots"`
 	Price    market.Price `msgpack:"price"`
-	// tasks beyond its slots that the engine takes into its own queue, of which one is used
-	Queue int `msgpack:"queue,omitempty" want:"slots"`
+	// a task beyond its slots is taken into the engine's own queue
+	Queue bool `msgpack:"queue,omitempty"`
 	// tasks that run and of which no token has come yet
 	Prefills int `msgpack:"prefills,omitempty" want:"slots"`
 	// holds without a token in the time that their dispatches name, the oldest first, at most MaxLate: the

@@ -22,7 +22,7 @@ type engines struct {
 	ended func(*bus.Dispatch, market.Credits) // with what it cost
 	sick  map[string]string                   // what agents say of their state that are not ready
 	mute  map[string]bool                     // agents that say nothing
-	queue int                                 // tasks beyond their slots that agents take
+	queue bool                                // agents take a task beyond their slots
 
 	asked  map[string]time.Time // when each task was sent first
 	runs   []run

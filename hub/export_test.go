@@ -211,6 +211,12 @@ func (u *Unserved) End(code bus.Code) {
 	}
 }
 
+// Blocked reports whether it is kept waiting by others.
+func (u *Unserved) Blocked() bool {
+	_, blocked := u.n.meeting.Blocked(u.t)
+	return blocked
+}
+
 // Later lets time pass by itself.
 func (u *Unserved) Later(d time.Duration) { u.n.turn.Advance(u.n.turn.Now().Add(d)) }
 

@@ -3,6 +3,7 @@ package hub
 // The hub as its rooms see it, where they tell it or ask it something.
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -125,8 +126,12 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 // Ended teaches by an ended hold, and frees its agent's slot, which it had unless its agent never took it.
 func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	h := x.of(s)
-	a, t, ran, queued := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent), time.Duration(0)
+	a, t, ran, first := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent), time.Duration(0)
 	x.stats.Ended(&h.Rec, how)
+	if how.Account != nil {
+		first = forecast.Believed(max(0, how.Account.TTFTUS), ran)
+	}
+	queued := h.Expected.InQueue(cmp.Or(first, ran), first > 0)
 	switch c := how.Capture; {
 	case how.Event == "": // it was heard when it ended
 	case c == nil:
@@ -140,9 +145,7 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 			break
 		}
 		if t.Msg.Carried() == 0 {
-			first := forecast.Believed(max(0, how.Account.TTFTUS), ran)
-			queued = h.Expected.InQueue(first)
-			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived))+queued, first-queued, h.Expected.First)
+			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived))+queued, max(0, first-queued), h.Expected.First)
 		}
 		if h.Rec.Boot == a.Reg().Boot &&
 			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client, c.Cost) {
@@ -152,9 +155,9 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	if how.Reason == bus.CodeNoSlot && h.Beyond {
 		a.Unqueues()
 	}
-	if !t.Own() && how.Had {
-		x.regimes.Ended(ran - queued)
-		a.Kept(h.Rec.Client, h.Rec.Task, ran-queued)
+	if kept := ran - queued; !t.Own() && how.Had && kept > 0 {
+		x.regimes.Ended(kept)
+		a.Kept(h.Rec.Client, h.Rec.Task, kept)
 	}
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
 	a.Forecast.Ended(&h.Expected)

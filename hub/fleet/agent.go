@@ -257,7 +257,7 @@ func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
 		a.drains = drains
 		r.changes++
 	}
-	a.ready, a.queues = s.State == bus.StateReady, s.Queue > 0
+	a.ready, a.queues = s.State == bus.StateReady, s.Queue
 	if s.Slots > 0 {
 		a.reg.Slots = s.Slots // for later rounds
 		r.sized(a, s.Slots)

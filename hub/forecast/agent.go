@@ -277,15 +277,18 @@ func Believed(us int64, since time.Duration) time.Duration {
 	return min(time.Duration(us)*time.Microsecond, since+clocksDiffer)
 }
 
-// InQueue is how long the task was in its engine's own queue, by when its first token came.
-func (x *Expected) InQueue(first time.Duration) time.Duration {
+// InQueue is how long the task was in its engine's own queue, of the time until its first token came, or so
+// far, if none has.
+func (x *Expected) InQueue(in time.Duration, came bool) time.Duration {
 	switch {
 	case x.Queued == 0:
 		return 0
 	case x.Waited > 0:
-		return min(first, x.Waited)
+		return min(in, x.Waited)
+	case !came: // no other has left it a slot
+		return in
 	}
-	return max(0, first-x.TTFT)
+	return max(0, in-x.TTFT)
 }
 
 // Answered is the outcome of a task that was sent to an agent.

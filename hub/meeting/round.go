@@ -175,7 +175,7 @@ func (r *Room) Gain(t *Task, best *estimate.Offer) (gain market.Credits, any boo
 func (r *Room) Blocked(t *Task) (idle time.Duration, blocked bool) {
 	var at *Agent
 	for _, a := range r.fleet.All() {
-		free := a.Free(r.turn.Nano()) > 0
+		free := a.Vacant(r.turn.Nano()) > 0
 		if at != nil && a.ID() != t.Planned && !free || !a.Open(r.turn.Nano()) ||
 			!r.forecasts.Goes(&t.Asks, &a.Forecast) {
 			continue
