@@ -72,16 +72,16 @@ type Market struct {
 	KeyFile, CredsFile string        // the first client's
 	sells              chan struct{} // closed once the first deposits stand
 
-	opened   []func() error     // what to close at the end, last first
-	parts    []*part            // what runs, in the order in which it is stopped
-	whys     []func() string    // of those of them that can say why they are not ready
-	Hubs     []*hubserve.Server // in the order of its domains
-	Door     *door.Server
-	Gateway  *gateway.Server    // nil: none
-	health   *daemon.Process    // of /metrics and what is beside it
-	Node     *agentserve.Server // of all agents
-	statuses *statuses
-	engines  map[string]*vllmsim.Server // simulated ones, by agent
+	opened  []func() error     // what to close at the end, last first
+	parts   []*part            // what runs, in the order in which it is stopped
+	whys    []func() string    // of those of them that can say why they are not ready
+	Hubs    []*hubserve.Server // in the order of its domains
+	Door    *door.Server
+	Gateway *gateway.Server            // nil: none
+	health  *daemon.Process            // of /metrics and what is beside it
+	Node    *agentserve.Server         // of all agents
+	heard   *Watcher                   // the hubs
+	engines map[string]*vllmsim.Server // simulated ones, by agent
 
 	spans  *sight.Spans    // nil: none
 	failed context.Context // ends with the first failure, as its cause
@@ -107,7 +107,7 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 		return nil, err
 	}
 	m := &Market{Config: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect, ledger: o.Journal,
-		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}, sells: make(chan struct{})}
+		engines: map[string]*vllmsim.Server{}, sells: make(chan struct{})}
 	m.failed, m.fail = context.WithCancelCause(context.Background())
 	m.closed = sync.OnceValue(m.stop)
 	m.opened = append(m.opened, dir.Close)
@@ -221,7 +221,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 		return err
 	}
 	m.opened = append(m.opened, m.Link.Close)
-	if err := m.statuses.listen(m.Link.Bus); err != nil {
+	if m.heard, err = m.Link.Hear(context.Background()); err != nil { // as long as there is the link
 		return err
 	}
 	for _, start := range []func(context.Context, joiner, bus.Registry) error{m.startTreasury, m.startDoor,
@@ -280,12 +280,17 @@ func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
 
 // open waits until the market sells, and makes the first deposits and the first client's key.
 func (m *Market) open(ctx context.Context) error {
-	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected()),
-		m.unready); err != nil {
+	want := map[string]int{} // agents that each domain's hub will sell
+	for _, a := range m.Config.Agents {
+		want[a.Scores[0].Domain]++
+	}
+	sold := until(ctx, func() bool { return m.heard.sells(want) })
+	if err := m.await(ctx, "the hubs have their agents", sold, m.unready); err != nil {
 		return err
 	}
 	// The door listens for itself, and sends nobody to a hub of which it last heard that it has no agents.
-	if err := m.await(ctx, "the door has heard of them", m.doorSells(ctx), m.unready); err != nil {
+	known := until(ctx, func() bool { return len(m.Door.Stats().Selling) >= len(want) })
+	if err := m.await(ctx, "the door has heard of them", known, m.unready); err != nil {
 		return err
 	}
 	deposits := map[string]market.Credits{}
@@ -332,13 +337,18 @@ func (m *Market) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) 
 func (m *Market) Engine(agent string) *vllmsim.Server { return m.engines[agent] }
 
 // Free is the number of free slots that the hubs published last.
-func (m *Market) Free() int { return m.statuses.free() }
+func (m *Market) Free() (n int) {
+	for _, h := range m.heard.Hubs() {
+		n += h.Status.Free
+	}
+	return n
+}
 
-// doorSells is closed once the door knows of agents in every domain that will have any.
-func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
-	want, done := m.expected(), make(chan struct{})
+// until returns what is closed once something is so, unless ctx ends before.
+func until(ctx context.Context, is func() bool) <-chan struct{} {
+	done := make(chan struct{})
 	go func() {
-		for len(m.Door.Stats().Selling) < len(want) {
+		for !is() {
 			if !follow.Pause(ctx, time.Millisecond) {
 				return
 			}
@@ -346,13 +356,4 @@ func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
 		close(done)
 	}()
 	return done
-}
-
-// expected counts the agents that each domain's hub will sell.
-func (m *Market) expected() map[string]int {
-	n := map[string]int{}
-	for _, a := range m.Config.Agents {
-		n[a.Scores[0].Domain]++
-	}
-	return n
 }

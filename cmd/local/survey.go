@@ -72,23 +72,44 @@ const (
 // Survey listens to the hubs for a moment, asks each how it is, and the treasury for its sums where money is
 // set, and reads the registry, unless r is nil. domains are those that there should be.
 func (l *Link) Survey(ctx context.Context, r bus.Registry, money bool, domains []string) (*Survey, error) {
-	heard := newStatuses()
-	if err := heard.listen(l.Bus); err != nil {
+	ctx, away := context.WithCancel(ctx)
+	defer away()
+	w, err := l.Hear(ctx)
+	if err != nil {
 		return nil, err
 	}
-	var asking sync.WaitGroup
 	var parts *Parts
 	var noParts error
 	if r != nil {
-		asking.Go(func() { parts, noParts = ReadParts(ctx, r) })
+		parts, noParts = ReadParts(ctx, r)
+	}
+	return w.Survey(ctx, parts, noParts, money, domains)
+}
+
+// Cards listens to the hubs for a moment, and returns between what the cards of the agents lie that serve
+// each model now.
+func (l *Link) Cards(ctx context.Context) (map[string]bus.Cards, error) {
+	ctx, away := context.WithCancel(ctx)
+	defer away()
+	w, err := l.Hear(ctx)
+	if err != nil {
+		return nil, err
 	}
 	follow.Pause(ctx, hubsSpeak)
-	asking.Wait()
-	heard.mu.Lock()
-	spoken := maps.Clone(heard.last)
-	heard.mu.Unlock()
-	return l.survey(ctx, spoken, parts, noParts, money, domains)
+	cards := map[string]bus.Cards{}
+	for _, h := range w.Hubs() {
+		for _, m := range h.Status.Models {
+			if was, ok := cards[m.Model]; ok {
+				m.Cards = m.Cards.With(was)
+			}
+			cards[m.Model] = m.Cards
+		}
+	}
+	return cards, nil
 }
+
+// hubsSpeak is the time within which every hub has sent its status: each does once a second.
+const hubsSpeak = 1200 * time.Millisecond
 
 // Survey is [Link.Survey] of what the hubs have said already, and of parts that were read of the registry, or
 // why they were not.
@@ -103,11 +124,7 @@ func (w *Watcher) Survey(ctx context.Context, parts *Parts, noParts error, money
 			spoken[h.Domain] = h.Status
 		}
 	}
-	return w.link.survey(ctx, spoken, parts, noParts, money, domains)
-}
-
-func (l *Link) survey(ctx context.Context, spoken map[string]bus.Status, parts *Parts, noParts error,
-	money bool, domains []string) (*Survey, error) {
+	l := w.link
 	s := &Survey{AtMS: time.Now().UnixMilli(), Parts: parts}
 	var asking sync.WaitGroup
 	var noMoney error

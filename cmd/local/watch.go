@@ -16,6 +16,7 @@ type Watcher struct {
 	link   *Link
 	since  time.Time
 	begin  chan struct{} // of a watch
+	seen   chan string   // domains that speak for the first time
 	mu     sync.Mutex
 	hubs   map[string]*Watched
 	rounds []WatchedRound // oldest first
@@ -68,17 +69,29 @@ func (w *Watcher) watched() bool {
 	return w.looks > 0
 }
 
-// Watch follows the hubs until ctx ends. They show themselves while somebody looks: see [Watcher.Look].
-func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
-	w := &Watcher{link: l, since: time.Now(), begin: make(chan struct{}, 1), hubs: map[string]*Watched{}}
-	seen := make(chan string, mostHubs) // domains that speak for the first time
-	for subject, hear := range map[string]bus.Handler{
-		bus.StatusSubject("*"): func(m bus.Msg) { w.status(m, seen) }, bus.FeedSubject("*"): w.feed} {
-		s, err := l.Bus.Subscribe(subject, "", hear)
-		if err != nil {
-			return nil, err
-		}
+// Hear follows what the hubs say to all until ctx ends.
+func (l *Link) Hear(ctx context.Context) (*Watcher, error) {
+	w := &Watcher{link: l, since: time.Now(), begin: make(chan struct{}, 1), seen: make(chan string, mostHubs),
+		hubs: map[string]*Watched{}}
+	return w, w.subscribe(ctx, bus.StatusSubject("*"), w.status)
+}
+
+func (w *Watcher) subscribe(ctx context.Context, subject string, hear bus.Handler) error {
+	s, err := w.link.Bus.Subscribe(subject, "", hear)
+	if err == nil {
 		context.AfterFunc(ctx, func() { s.Stop() })
+	}
+	return err
+}
+
+// Watch is [Link.Hear] of hubs that also show themselves while somebody looks: see [Watcher.Look].
+func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
+	w, err := l.Hear(ctx)
+	if err == nil {
+		err = w.subscribe(ctx, bus.FeedSubject("*"), w.feed)
+	}
+	if err != nil {
+		return nil, err
 	}
 	watch := func(domain string) { // one that is lost is made good by the next
 		if !w.watched() {
@@ -96,7 +109,7 @@ func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
 		defer renew.Stop()
 		for {
 			select {
-			case domain := <-seen:
+			case domain := <-w.seen:
 				watch(domain)
 			case <-renew.C:
 				watchAll()
@@ -111,7 +124,7 @@ func (l *Link) Watch(ctx context.Context) (*Watcher, error) {
 	return w, nil
 }
 
-func (w *Watcher) status(m bus.Msg, seen chan<- string) {
+func (w *Watcher) status(m bus.Msg) {
 	var s bus.Status
 	if bus.Decode(m.Data, &s) != nil || s.Domain != bus.LastToken(m.Subject) {
 		return
@@ -126,7 +139,7 @@ func (w *Watcher) status(m bus.Msg, seen chan<- string) {
 		h = &Watched{Domain: s.Domain}
 		w.hubs[s.Domain] = h
 		select {
-		case seen <- s.Domain:
+		case w.seen <- s.Domain:
 		default:
 		}
 	}
@@ -153,6 +166,18 @@ func (w *Watcher) feed(m bus.Msg) {
 		}
 		w.rounds = append(w.rounds, WatchedRound{f.Journal, r})
 	}
+}
+
+// sells reports whether hubs sell that many agents, by domain, and each has a slot free.
+func (w *Watcher) sells(agents map[string]int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for domain, n := range agents {
+		if h := w.hubs[domain]; h == nil || h.Status.Agents < n || h.Status.Free == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Hubs returns the hubs that were heard, by domain.

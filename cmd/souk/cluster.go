@@ -146,7 +146,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		return err
 	}
 	defer link.Close()
-	if err := plan.sold(up, link.Bus, group); err != nil {
+	if err := plan.sold(up, link, group); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d processes, %d agents: ready after %.1f s.\n\n", len(slices.Concat(plan.stages...)),
@@ -192,30 +192,22 @@ func (c *cluster) start(ctx context.Context, g *group) error {
 }
 
 // sold waits until the hubs have said that they sell every agent.
-func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
-	statuses := make(chan bus.Status, 64)
-	sub, err := b.Subscribe(bus.StatusSubject("*"), "", func(m bus.Msg) {
-		var s bus.Status
-		if bus.Decode(m.Data, &s) != nil {
-			return
-		}
-		select {
-		case statuses <- s:
-		default: // the next one comes within a second
-		}
-	})
+func (c *cluster) sold(ctx context.Context, link *local.Link, g *group) error {
+	heard, err := link.Hear(ctx)
 	if err != nil {
 		return err
 	}
-	defer sub.Stop()
-	agents, n := map[string]int{}, 0
-	for {
+	for look := time.Tick(10 * time.Millisecond); ; {
+		agents, n := map[string]int{}, 0
+		for _, h := range heard.Hubs() {
+			agents[h.Domain] = h.Status.Agents
+			n += h.Status.Agents
+		}
+		if n >= c.agents {
+			return nil
+		}
 		select {
-		case s := <-statuses:
-			if n += s.Agents - agents[s.Domain]; n >= c.agents {
-				return nil
-			}
-			agents[s.Domain] = s.Agents
+		case <-look:
 		case <-g.failed.Done():
 			return g.failure()
 		case <-ctx.Done():
