@@ -66,8 +66,7 @@ func (b *bodies) leave(client string, bytes int) {
 
 // begin waits until a client's body may come, not for long. The caller calls came once it has.
 func (b *bodies) begin(ctx context.Context, client string) error {
-	late := time.NewTimer(beginWithin)
-	defer late.Stop()
+	late := time.After(beginWithin)
 	for {
 		b.mu.Lock()
 		if b.takes(client, load{coming: 1}) {
@@ -81,7 +80,7 @@ func (b *bodies) begin(ctx context.Context, client string) error {
 		b.mu.Unlock()
 		select {
 		case <-freed:
-		case <-late.C:
+		case <-late:
 			return errBodies
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -153,13 +153,12 @@ func (a *agent) awaitReader(ctx context.Context, s *agentd.Stream) {
 		a.acked[s] = acked
 		return true
 	}
-	late := time.NewTimer(unackedFor)
-	defer late.Stop()
+	late := time.After(unackedFor)
 	for full() {
 		select {
 		case <-acked:
 			continue
-		case <-late.C:
+		case <-late:
 		case <-ctx.Done():
 		}
 		a.mu.Lock()
@@ -342,13 +341,12 @@ func (a *agent) countsNoHits(c *bus.Completion) bool {
 // heartbeats tell readers whose engine is silent that their task is alive.
 func (a *agent) heartbeats(ctx context.Context) {
 	every := a.Server.cfg.Heartbeat
-	t := time.NewTicker(every / 4)
-	defer t.Stop()
+	t := time.Tick(every / 4)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-t.C:
+		case now := <-t:
 			var readers []string
 			var beats []*bus.Chunk
 			a.mu.Lock()

@@ -77,9 +77,7 @@ func (a *agent) register(ctx context.Context) error {
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
 			a.lease.Store(&lease)
-			select {
-			case <-a.registered:
-			default:
+			if !follow.Closed(a.registered) {
 				a.log.Info("registered", "model", a.coreModel(), "slots", a.cfg.Slots)
 				close(a.registered)
 			}
@@ -190,13 +188,5 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 // it has begun goes on to its reader.
 func (a *agent) leased() bool {
 	lease := a.lease.Load()
-	if lease == nil {
-		return false
-	}
-	select {
-	case <-(*lease).Lost():
-		return false
-	default:
-		return true
-	}
+	return lease != nil && !follow.Closed((*lease).Lost())
 }

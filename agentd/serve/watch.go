@@ -26,14 +26,11 @@ func (a *agent) watchEngine(ctx context.Context) {
 		if failed > 0 {
 			pause = min(pause, time.Second)
 		}
-		t := time.NewTimer(follow.Jitter(pause))
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return
 		case <-a.check:
-			t.Stop()
-		case <-t.C:
+		case <-time.After(follow.Jitter(pause)):
 		}
 		before := a.stats().State
 		load, err := a.engine.Load(ctx)

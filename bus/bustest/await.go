@@ -41,12 +41,11 @@ const Patience = time.Minute
 // Eventually polls until ok, ever less often, and fails the test if that takes too long.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(Patience)
-	defer deadline.Stop()
+	deadline := time.After(Patience)
 	for wait := time.Millisecond; !ok(); wait = min(2*wait, 16*time.Millisecond) {
 		select {
 		case <-time.After(wait):
-		case <-deadline.C:
+		case <-deadline:
 			t.Fatalf("after %v still not: %s", Patience, what)
 		}
 	}

@@ -135,10 +135,8 @@ func (g *natsGuard) remember(h *host, seen token) {
 }
 
 func (g *natsGuard) wait() {
-	t := time.NewTimer(answerIn)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(answerIn):
 	case <-g.closing:
 	}
 }

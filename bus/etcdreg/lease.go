@@ -172,14 +172,7 @@ func (l *lease) keep(beats <-chan *clientv3.LeaseKeepAliveResponse, end time.Tim
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
 
-func (l *lease) isLost() bool {
-	select {
-	case <-l.lost:
-		return true
-	default:
-		return false
-	}
-}
+func (l *lease) isLost() bool { return follow.Closed(l.lost) }
 
 // take creates the key if it is not there. Otherwise it returns the revision at which it was. An answer
 // that was lost on the way shows as a key that is there under this very lease.

@@ -79,12 +79,11 @@ func (t *trouble) alarmed(rev int64) {
 
 // diagnose asks etcd how it is until ctx ends. An etcd that is out of reach says nothing: nothing changes.
 func (r *Registry) diagnose(ctx context.Context, probe string, often time.Duration) {
-	every := time.NewTicker(often)
-	defer every.Stop()
+	every := time.Tick(often)
 	for {
 		r.ask(ctx, probe)
 		select {
-		case <-every.C:
+		case <-every:
 		case <-r.reconnected():
 		case <-ctx.Done():
 			return

@@ -41,9 +41,7 @@ func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
 	w := watch{key: key, f: f, there: map[string]int64{}}
 	var tick <-chan time.Time
 	if f.Every > 0 && f.Tick != nil {
-		t := time.NewTicker(f.Every)
-		defer t.Stop()
-		tick = t.C
+		tick = time.Tick(f.Every)
 	}
 	for ctx.Err() == nil {
 		if !w.watch(ctx, r, tick) {
@@ -152,11 +150,10 @@ func (w *watch) gone(key string) {
 
 // pause waits before the registry is asked again, and goes on ticking.
 func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
-	t := time.NewTimer(Jitter(again))
-	defer t.Stop()
+	t := time.After(Jitter(again))
 	for {
 		select {
-		case <-t.C:
+		case <-t:
 			return
 		case w.anew = <-w.f.Anew:
 			return
@@ -201,12 +198,20 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
+		return false
+	}
+}
+
+// Closed reports whether a channel was closed on which nothing is sent.
+func Closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
 		return false
 	}
 }

@@ -68,11 +68,10 @@ func (a *awake) read(nap int) {
 
 // run looks as often as the process may stop unseen.
 func (a *awake) run(ctx context.Context) {
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
+	t := time.Tick(lookEvery)
 	for ctx.Err() == nil {
 		select {
-		case <-t.C:
+		case <-t:
 			a.look(time.Now())
 		case <-ctx.Done():
 		}
@@ -85,14 +84,13 @@ func (a *awake) await(ctx context.Context) error {
 	if fresh == nil {
 		return nil
 	}
-	late := time.NewTimer(keysWithin)
-	defer late.Stop()
+	late := time.After(keysWithin)
 	for ; fresh != nil; fresh = a.look(time.Now()) {
 		select {
 		case <-fresh:
 		case <-ctx.Done():
 			return refuse(bus.CodeCancelled, "%v", errLeft)
-		case <-late.C:
+		case <-late:
 			return again(bus.CodeUnavailable, time.Second, "the gateway had stopped for a while, and cannot "+
 				"tell yet which keys are good: try again shortly")
 		}

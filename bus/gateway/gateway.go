@@ -252,12 +252,10 @@ func (s *Server) drain() {
 	}
 	s.mu.Unlock()
 	s.d.Log.Info("gateway closing", "open", open)
-	patience := time.NewTimer(s.c.Drain)
-	defer patience.Stop()
 	select {
 	case <-s.idle:
 		return
-	case <-patience.C:
+	case <-time.After(s.c.Drain):
 	}
 	s.cut(errEnds(), func(*answer) bool { return true })
 	<-s.idle

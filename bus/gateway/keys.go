@@ -147,8 +147,7 @@ func (r *keyring) await(ctx context.Context, registry bus.Registry, p *shown) *k
 	if err != nil || kv.Value == nil || bus.DecodeEntry(kv.Value, &k) != nil || !admits(&k) {
 		return nil
 	}
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
+	look := time.Tick(5 * time.Millisecond)
 	for {
 		r.mu.Lock()
 		k := r.keys[p.id]
@@ -158,7 +157,7 @@ func (r *keyring) await(ctx context.Context, registry bus.Registry, p *shown) *k
 			return k
 		}
 		select {
-		case <-look.C:
+		case <-look:
 		case <-ctx.Done():
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/openai"
 	"souk/bus/sight"
 )
@@ -137,9 +138,7 @@ func (s *Server) finished(a *answer, refused *refusal, line *sight.Line) {
 // gaveNothing reports whether an answer has ended with a refusal, before anything of it was given, that a
 // repeat of the request need not meet.
 func (a *answer) gaveNothing() bool {
-	select {
-	case <-a.over:
-	default:
+	if !follow.Closed(a.over) {
 		return false
 	}
 	a.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/metrics"
 	"souk/bus/openai"
 )
@@ -231,14 +232,8 @@ func (s *Server) serving() bool {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
-	if s.d.Opens != nil {
-		select {
-		case <-s.d.Opens:
-		default:
-			return false
-		}
-	}
-	return !draining && !s.d.Bus.Connected().IsZero()
+	opens := s.d.Opens == nil || follow.Closed(s.d.Opens)
+	return opens && !draining && !s.d.Bus.Connected().IsZero()
 }
 
 // says serves an endpoint that answers with one value, in JSON.

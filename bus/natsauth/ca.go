@@ -76,9 +76,6 @@ func (f Files) Validate() error {
 // Named is the name that a market's certificate is for; "" where there is none, or another CA made it, whose
 // names may be others than a market's.
 func (f Files) Named() string {
-	if f.Cert == "" {
-		return ""
-	}
 	pair, err := readPair(f)
 	if err != nil || !strings.HasPrefix(pair.Leaf.Issuer.CommonName, caName) {
 		return ""
@@ -88,9 +85,6 @@ func (f Files) Named() string {
 
 // Expires is when the certificate ends; zero where there is none that can be read.
 func (f Files) Expires() time.Time {
-	if f.Cert == "" {
-		return time.Time{}
-	}
 	pair, err := readPair(f)
 	if err != nil {
 		return time.Time{}
@@ -152,14 +146,14 @@ func locked(dir string, change func() error) error {
 // ca needs the lock, where others may know the folder.
 func ca(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	files := pair(dir, caFile)
-	cert, key, err := load(files)
+	made, err := readPair(files)
 	switch {
 	case err == nil:
-		signer, ok := key.(*ecdsa.PrivateKey)
-		if !ok || !cert.IsCA {
+		signer, ok := made.PrivateKey.(*ecdsa.PrivateKey)
+		if !ok || !made.Leaf.IsCA {
 			return nil, nil, fmt.Errorf("%s is not a CA that this program made: move it away", files.Cert)
 		}
-		return cert, signer, current(cert, files.Cert, now)
+		return made.Leaf, signer, current(made.Leaf, files.Cert, now)
 	case absent(files.Cert) && absent(files.Key):
 	case absent(files.Key):
 		return nil, nil, fmt.Errorf("%s is there and %s is not: certificates are made where both are: "+
@@ -173,7 +167,7 @@ func ca(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error)
 	}
 	t := template(caName+rand.Text()[:8], now, caLife) // no two CAs have one name
 	t.IsCA, t.MaxPathLenZero, t.KeyUsage = true, true, x509.KeyUsageCertSign
-	cert, err = write(files, t, t, signer, signer)
+	cert, err := write(files, t, t, signer, signer)
 	return cert, signer, err
 }
 
@@ -209,12 +203,13 @@ func serverCert(files Files, dir string, hosts []string, now time.Time, uses ...
 		}
 	}
 	if c := pair(dir, caFile); absent(c.Key) && !absent(c.Cert) && !absent(files.Cert) {
-		brought, _, err := load(files)
+		brought, err := readPair(files)
 		if err == nil {
-			err = current(brought, files.Cert, now)
+			err = current(brought.Leaf, files.Cert, now)
 		}
-		if err == nil && !serves(brought, t) {
-			err = fmt.Errorf("%s is for %v and %v", files.Cert, brought.DNSNames, brought.IPAddresses)
+		if err == nil && !serves(brought.Leaf, t) {
+			has := brought.Leaf
+			err = fmt.Errorf("%s is for %v and %v", files.Cert, has.DNSNames, has.IPAddresses)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: make another for %v and %v where the CA's key is (souk auth init --hosts), "+
@@ -226,11 +221,16 @@ func serverCert(files Files, dir string, hosts []string, now time.Time, uses ...
 	if err != nil {
 		return err
 	}
-	if old, _, err := load(files); err == nil && now.Add(CertRest).Before(old.NotAfter) &&
-		!now.Before(old.NotBefore) && old.CheckSignatureFrom(root) == nil && serves(old, t) {
+	if old, err := readPair(files); err == nil && lasts(old.Leaf, root, now) && serves(old.Leaf, t) {
 		return nil
 	}
 	return issue(files, t, root, signer)
+}
+
+// lasts reports whether a CA has made a certificate, and it is good now and for CertRest.
+func lasts(c, root *x509.Certificate, now time.Time) bool {
+	return now.Add(CertRest).Before(c.NotAfter) && !now.Before(c.NotBefore) &&
+		c.CheckSignatureFrom(root) == nil
 }
 
 // serves reports whether a certificate is good for all hosts of another.
@@ -242,12 +242,8 @@ func serves(c, wanted *x509.Certificate) bool {
 
 // hostname reports whether a server may have such a name.
 func hostname(h string) bool {
-	for _, c := range []byte(h) {
-		if c != '.' && !bus.ValidID(string(c)) {
-			return false
-		}
-	}
-	return h != "" && len(h) <= 253
+	wrong := func(c rune) bool { return c != '.' && !bus.ValidID(string(c)) }
+	return h != "" && len(h) <= 253 && !strings.ContainsFunc(h, wrong)
 }
 
 // ClientCert makes the certificate by which a name is known in etcd: its common name. Whatever the name had
@@ -265,12 +261,7 @@ func clientCert(dir, name string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	certs := filepath.Dir(files.Cert)
-	if err := os.Mkdir(certs, 0o700); err == nil {
-		if err := ownDir(certs); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := makeDir(filepath.Dir(files.Cert)); err != nil {
 		return err
 	}
 	t := template(name, now, CertLife)
@@ -319,18 +310,10 @@ func write(files Files, t, root *x509.Certificate, key, signer *ecdsa.PrivateKey
 	return x509.ParseCertificate(der)
 }
 
-// load reads a certificate and its key.
-func load(files Files) (*x509.Certificate, any, error) {
-	c, err := readPair(files)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.Leaf, c.PrivateKey, nil
-}
-
 // maxPEM bounds a file of certificates or of a key: a system's whole bundle has a quarter of it.
 const maxPEM = 1 << 20
 
+// readPair reads a certificate and its key.
 func readPair(files Files) (*tls.Certificate, error) {
 	cert, err := regular.Read(files.Cert, maxPEM)
 	if err != nil {

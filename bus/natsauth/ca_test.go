@@ -328,19 +328,20 @@ func TestUsersHaveCertificates(t *testing.T) {
 		if got := Beside(s.CredsPath(ids.Name)); got != files {
 			t.Errorf("%s: beside the creds are %+v, want %+v", role, got, files)
 		}
-		before, _, err := load(files)
+		pair, err := readPair(files)
 		ok(t, err)
+		before := pair.Leaf
 		if before.Subject.CommonName != ids.Name {
 			t.Errorf("%s: it is of %s", role, before.Subject)
 		}
 		anew := func(what string, want bool) {
 			t.Helper()
-			c, _, err := load(files)
+			c, err := readPair(files)
 			ok(t, err)
-			if c.Equal(before) == want {
+			if c.Leaf.Equal(before) == want {
 				t.Errorf("%s: %s: a new certificate: %v, want %v", role, what, !want, want)
 			}
-			before = c
+			before = c.Leaf
 		}
 		_, err = s.Ensure(role, ids, now)
 		ok(t, err)

@@ -156,12 +156,7 @@ func (s *Store) noteKeys(n names, id string) error {
 	public := strings.SplitN(cosigns, "+", 3)
 	witness := strings.Join([]string{"PRIVATE", "KEY", public[0], public[1],
 		base64.StdEncoding.EncodeToString(secret)}, "+")
-	dir := filepath.Join(s.Dir, notesDir)
-	if err := os.Mkdir(dir, 0o700); err == nil {
-		if err := ownDir(dir); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, os.ErrExist) {
+	if err := makeDir(filepath.Join(s.Dir, notesDir)); err != nil {
 		return err
 	}
 	n.Names[id].Notes = append(n.Names[id].Notes, noteKeys{signs, cosigns})

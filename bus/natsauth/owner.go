@@ -1,6 +1,7 @@
 package natsauth
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -25,6 +26,18 @@ func ownDir(path string) error {
 		return nil
 	}
 	return os.Lchown(path, uid, gid)
+}
+
+// makeDir makes a folder where there is none, for the owner of that in which it lies.
+func makeDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if err == nil {
+		return ownDir(path)
+	}
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // owner says whose a folder is; mine that what this process makes there needs no other owner, or can have

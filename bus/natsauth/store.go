@@ -132,11 +132,7 @@ func fill(dir string) error {
 			return err
 		}
 	}
-	creds := filepath.Join(dir, credsDir)
-	if err := os.Mkdir(creds, 0o700); err != nil {
-		return err
-	}
-	if err := ownDir(creds); err != nil {
+	if err := makeDir(filepath.Join(dir, credsDir)); err != nil {
 		return err
 	}
 	if _, _, err := ca(dir, time.Now()); err != nil {
@@ -250,27 +246,22 @@ func (s *Store) token(file string) (string, error) {
 }
 
 func (s *Store) operator() (*jwt.OperatorClaims, error) {
-	token, err := s.token(operatorJWT)
-	if err != nil {
-		return nil, err
-	}
-	o, err := jwt.DecodeOperatorClaims(token)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", operatorJWT, err)
-	}
-	return o, nil
+	return claimsIn(s, operatorJWT, jwt.DecodeOperatorClaims)
 }
 
 func (s *Store) claims(file string) (*jwt.AccountClaims, error) {
+	return claimsIn(s, file, jwt.DecodeAccountClaims)
+}
+
+func claimsIn[C any](s *Store, file string, decode func(token string) (C, error)) (c C, err error) {
 	token, err := s.token(file)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	a, err := jwt.DecodeAccountClaims(token)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	if c, err = decode(token); err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
 	}
-	return a, nil
+	return c, err
 }
 
 // names is names.json.

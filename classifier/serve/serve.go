@@ -175,11 +175,9 @@ func (s *Server) Run(ctx context.Context) error {
 	s.d.Log.Info("door closing", "door", s.c.ID, "tasks", inHand)
 	done := make(chan struct{})
 	go func() { s.tasks.Wait(); close(done) }()
-	patience := time.NewTimer(s.c.Drain)
-	defer patience.Stop()
 	select {
 	case <-done:
-	case <-patience.C:
+	case <-time.After(s.c.Drain):
 		stop() // the rest is told that its fate is not known here
 		<-done
 	}

@@ -147,7 +147,7 @@ func Run(ctx context.Context, command *cobra.Command, args []string, out, errs i
 		err = fmt.Errorf("%s: %w", command.Name(), err)
 	}
 	fmt.Fprintln(errs, err)
-	if errors.As(err, new(failure)) {
+	if IsFailure(err) {
 		return ExitWrong
 	}
 	return ExitUsage
@@ -172,11 +172,15 @@ func Failed(err error) error {
 func Command[C Config](r Role[C]) *cobra.Command {
 	var path string
 	var check, probe bool
+	sections := commonHelp
+	if _, ok := marketOf(r.New()); ok {
+		sections += marketHelp
+	}
 	c := &cobra.Command{
 		Use:   r.Name + " --config FILE",
 		Short: r.Short,
 		Long: r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) +
-			sectionsHelp(r.New()) + environmentHelp(r.Name, r.New()),
+			sections + coresHelp + environmentHelp(r.Name, r.New()),
 		Example: "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name +
 			" --config FILE --check-config",
 		Version:       Version(),
@@ -236,14 +240,6 @@ func checked(name string, as bus.Role, cfg Config, out, errs io.Writer) error {
 		fmt.Fprintf(errs, "%s: as it is here it would not start: %v\n", name, l)
 	}
 	return wrong
-}
-
-// sectionsHelp describes the sections that a daemon shares with others: that of the market, if it has one.
-func sectionsHelp(cfg Config) string {
-	if _, ok := marketOf(cfg); ok {
-		return commonHelp + marketHelp + coresHelp
-	}
-	return commonHelp + coresHelp
 }
 
 const commonHelp = `
@@ -311,11 +307,9 @@ func run(ctx context.Context, name string, cfg Config, serve func(context.Contex
 		within := common.Stop.Within
 		log.Info("stopping: running tasks may end; a second signal ends it at once", "within", within)
 		p.health.stopping()
-		t := time.NewTimer(within)
-		defer t.Stop()
 		select {
 		case err = <-done:
-		case <-t.C:
+		case <-time.After(within):
 			return Failed(fmt.Errorf("not stopped within %v: ended as it was; journals are whole up to "+
 				"their last sync", within))
 		}

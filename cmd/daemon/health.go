@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"souk/bus/follow"
 	"souk/bus/metrics"
 )
 
@@ -125,9 +126,7 @@ func (h *health) report() Report {
 			r.Not = append(r.Not, why)
 		}
 	}
-	select {
-	case <-h.ready:
-	default:
+	if !follow.Closed(h.ready) {
 		why := "not serving yet"
 		if h.awaits != nil {
 			if what := h.awaits(); what != "" {

@@ -1,12 +1,10 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"reflect"
@@ -15,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/etcdreg"
+	"souk/bus/follow"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 )
@@ -66,8 +65,10 @@ func (m Market) Validate() error {
 	for a := range strings.SplitSeq(m.NATS, ",") {
 		u, err := url.Parse(strings.TrimSpace(a))
 		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Port() == "" {
-			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port, or tls://host:port",
-				cmp.Or(redactedIn(m.NATS), a)))
+			if clean := bus.Redact(m.NATS); clean != m.NATS { // a secret with a comma is in two of them
+				a = clean
+			}
+			errs = append(errs, fmt.Errorf("market.nats: %q: write nats://host:port, or tls://host:port", a))
 			continue
 		}
 		reach("nats", u.Host, u.Scheme == "tls", "write tls://"+u.Host+", and its CA's file as market.ca")
@@ -81,14 +82,6 @@ func (m Market) Validate() error {
 	}
 	errs = append(errs, bus.CheckBounds("market.connect_within", m.ConnectWithin, time.Second, 24*time.Hour))
 	return errors.Join(errs...)
-}
-
-// redactedIn is a list of addresses as it may be shown where it holds a secret, and else nothing.
-func redactedIn(list string) string {
-	if clean := bus.Redact(list); clean != list {
-		return clean
-	}
-	return ""
 }
 
 // files names the TLS files: as written, or else those that souk auth made beside the creds.
@@ -118,8 +111,8 @@ func CheckLoopback(address string) error {
 type Link struct {
 	Bus       *natsbus.Bus
 	Registry  *etcdreg.Registry
+	Speaks    func(agent string) bool // the creds of an agentd name an agent
 	stop      context.CancelFunc
-	speaks    func(agent string) bool
 	creds     natsauth.Source
 	files     natsauth.Files
 	credsFile string
@@ -131,21 +124,18 @@ func (l *Link) Operator(token string) (name, key string, err error) {
 	return l.creds.Operator(token, time.Now(), natsauth.AccountFile(l.credsFile))
 }
 
-// Speaks reports whether the creds of an agentd name an agent.
-func (l *Link) Speaks(agent string) bool { return l.speaks(agent) }
-
 // Connect connects to NATS and etcd, waiting for each as long as the configuration says, and has the health
 // endpoint watch them. role and ids name the process, and its creds must be theirs; an agentd's may bear any
 // name.
 func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.IDs) (*Link, error) {
-	l := &Link{speaks: func(string) bool { return true }}
+	l := &Link{Speaks: func(string) bool { return true }}
 	name, creds, err := m.creds(role, ids)
 	if err != nil {
 		return nil, err
 	}
 	l.creds, l.credsFile = creds, m.Creds
 	if creds != nil {
-		l.speaks = func(agent string) bool { i, err := creds(); return err == nil && i.Speaks(agent) }
+		l.Speaks = func(agent string) bool { i, err := creds(); return err == nil && i.Speaks(agent) }
 	}
 	files := m.files()
 	l.files = files
@@ -311,13 +301,6 @@ func marketOf(cfg Config) (m Market, ok bool) {
 	return m, false
 }
 
-func errAttr(err error) []any {
-	if err == nil {
-		return nil
-	}
-	return []any{"err", err}
-}
-
 // watchEvery is how soon an outage is logged; users of the connection know at once.
 const watchEvery = 250 * time.Millisecond
 
@@ -325,15 +308,14 @@ const watchEvery = 250 * time.Millisecond
 // listens, as a connection tells its news to one reader. A moment is no outage: who comes back between two
 // looks is not missed.
 func (p *Process) watch(ctx context.Context, what, where string, up func() bool, refused func() error) {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
+	t := time.Tick(watchEvery)
 	var outage bus.Outage
 	said := "" // by which it was refused last
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-t.C:
+		case now := <-t:
 			if up() {
 				said = ""
 				if lasted, over := outage.Works(now, what); over {
@@ -341,14 +323,13 @@ func (p *Process) watch(ctx context.Context, what, where string, up func() bool,
 				}
 				continue
 			}
-			told, other := what+" is out of reach; trying again until it is back", false
-			err := refused()
-			if err != nil {
+			told, other, about := what+" is out of reach; trying again until it is back", false, []any{"at", where}
+			if err := refused(); err != nil {
 				told, other = what+" refuses this process; trying again until it does not", err.Error() != said
-				said = err.Error()
+				said, about = err.Error(), append(about, "err", err)
 			}
 			if outage.Failed(now, what) || other {
-				p.Log.Warn(told, append([]any{"at", where}, errAttr(err)...)...)
+				p.Log.Warn(told, about...)
 			}
 		}
 	}
@@ -385,11 +366,7 @@ func (p *Process) patiently(ctx context.Context, within time.Duration, what, whe
 		if outage.Failed(time.Now(), what) {
 			p.Log.Warn("waiting for "+what, "at", where, "for", left.Round(time.Second), "err", err)
 		}
-		t := time.NewTimer(min(left, pause/2+rand.N(pause/2+1)))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !follow.Pause(ctx, min(left, follow.Jitter(pause))) {
 			return ctx.Err()
 		}
 		pause = min(2*pause, 2*time.Second)

@@ -110,11 +110,9 @@ const (
 
 // ServeHTTP writes the figures as Prometheus reads them.
 func (f *figures) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	late := time.NewTimer(pageWithin)
-	defer late.Stop()
 	select {
 	case f.reading <- struct{}{}:
-	case <-late.C:
+	case <-time.After(pageWithin):
 		http.Error(w, "the figures are not read within 5 s", http.StatusServiceUnavailable)
 		return
 	case <-r.Context().Done():

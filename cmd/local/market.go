@@ -144,14 +144,7 @@ func (m *Market) watch() (err error) {
 }
 
 // selling reports whether the market sells, and so has all of its parts.
-func (m *Market) selling() bool {
-	select {
-	case <-m.sells:
-		return true
-	default:
-		return false
-	}
-}
+func (m *Market) selling() bool { return follow.Closed(m.sells) }
 
 // stats are the counts of all parts.
 func (m *Market) stats() any {
@@ -263,11 +256,10 @@ func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
 	if err := m.dir.Publish(m.State); err != nil {
 		m.log.Warn("other commands do not find the market yet", "err", err)
 	}
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	look := time.Tick(lookEvery)
 	for free < needed {
 		select {
-		case <-look.C:
+		case <-look:
 		case <-m.failed.Done():
 			return m.Err()
 		case <-ctx.Done():

@@ -71,14 +71,13 @@ func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}, 
 	if why == nil {
 		why = func() string { return "" }
 	}
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	look := time.Tick(lookEvery)
 	defer m.dir.Waits("")
 	for {
 		select {
 		case <-ready:
 			return nil
-		case <-look.C:
+		case <-look:
 			m.dir.Waits(why())
 		case <-m.failed.Done():
 			return m.Err()

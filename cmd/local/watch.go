@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 // Watcher follows what all hubs of a market say, and what they show while somebody looks on.
@@ -50,10 +51,7 @@ func (w *Watcher) Look() (away func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.looks++; w.looks == 1 {
-		select {
-		case w.begin <- struct{}{}:
-		default:
-		}
+		follow.Nudge(w.begin)
 	}
 	return sync.OnceFunc(func() {
 		w.mu.Lock()
@@ -71,8 +69,8 @@ func (w *Watcher) watched() bool {
 
 // Hear follows what the hubs say to all until ctx ends.
 func (l *Link) Hear(ctx context.Context) (*Watcher, error) {
-	w := &Watcher{link: l, since: time.Now(), begin: make(chan struct{}, 1), seen: make(chan string, mostHubs),
-		hubs: map[string]*Watched{}}
+	w := &Watcher{link: l, since: time.Now(), begin: make(chan struct{}, 1),
+		seen: make(chan string, mostHubs), hubs: map[string]*Watched{}}
 	return w, w.subscribe(ctx, bus.StatusSubject("*"), w.status)
 }
 

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"souk/bus/follow"
 )
 
 // Part is one process, which can be started any number of times.
@@ -78,17 +80,7 @@ func (p *Part) Start() error {
 }
 
 // alive needs the lock.
-func (p *Part) alive() bool {
-	if p.cmd == nil {
-		return false
-	}
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
+func (p *Part) alive() bool { return p.cmd != nil && !follow.Closed(p.done) }
 
 // Alive reports whether the part runs, or has been stopped by a signal.
 func (p *Part) Alive() bool {
@@ -159,11 +151,9 @@ func (p *Part) Stop(within time.Duration) error {
 		}
 		return err
 	}
-	t := time.NewTimer(within)
-	defer t.Stop()
 	select {
 	case <-p.Ended():
-	case <-t.C:
+	case <-time.After(within):
 		_ = p.Kill()
 		return fmt.Errorf("%s did not stop within %v, and was killed. %s", p.Name, within, p.Last())
 	}
@@ -188,15 +178,13 @@ func (p *Part) Ready(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		t := time.NewTimer(10 * time.Millisecond)
 		select {
-		case <-t.C:
+		case <-time.After(10 * time.Millisecond):
 		case <-p.Ended():
 			return fmt.Errorf("%s ended: %s. %s", p.Name, p.How(), p.Last())
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w. %s", p.Name, err, p.Last())
 		}
-		t.Stop()
 	}
 }
 

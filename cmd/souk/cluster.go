@@ -118,7 +118,8 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	if err != nil {
 		return err
 	}
-	group := newGroup()
+	group := new(group)
+	group.failed, group.fail = context.WithCancelCause(context.Background())
 	defer func() {
 		if e := group.stop(plan.stages); e != nil {
 			err = errors.Join(err, e)
@@ -154,7 +155,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	plan.table(out)
 
 	s := &shared{data: data}
-	verdict := plan.show(ctx, s, f, cfg, link, group, out)
+	verdict := plan.show(ctx, f, cfg, link, group, out)
 	if verdict == nil && !f.exit && ctx.Err() == nil {
 		if plan.http != "" {
 			fmt.Fprintf(out, "\nOpenAI's clients: base URL %s/v1, and a key: %s\n", plan.http, s.line("key new dev"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,8 +18,8 @@ import (
 )
 
 // show funds the clients, plays dialogues and checks the ledgers; its error is the verdict.
-func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clusterConfig, link *local.Link,
-	g *group, out io.Writer) error {
+func (c *cluster) show(ctx context.Context, f clusterFlags, cfg clusterConfig, link *local.Link, g *group,
+	out io.Writer) error {
 	for _, id := range slices.Sorted(maps.Keys(cfg.Clients)) {
 		if err := bus.CheckID("clients", id); err != nil {
 			return err
@@ -34,13 +35,8 @@ func (c *cluster) show(ctx context.Context, s *shared, f clusterFlags, cfg clust
 	if f.limit > 0 {
 		verdict = c.play(ctx, f, link, out)
 	}
-	select {
-	case <-g.failed.Done():
-		return g.failure()
-	default:
-	}
-	if verdict != nil {
-		return verdict
+	if err := cmp.Or(g.failure(), verdict); err != nil {
+		return err
 	}
 	heading(out, 3, "The ledger",
 		"Every journal read again from its first byte, beside the processes that write them: ledger check.")

@@ -72,7 +72,7 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 			return
 		}
 		defer link.Close()
-		tellBill(c.ErrOrStderr(), k, cardsOf(c.Context(), link))
+		tellBill(c.ErrOrStderr(), k, link.Cards(c.Context()))
 		tellPoor(c.Context(), c.ErrOrStderr(), link, k.Client)
 	})
 	makes.PreRunE = s.mayBeClient
@@ -150,13 +150,15 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 				return errors.New("--rate: 0 requests a second are none: leave it out, and the gateway's " +
 					"limit is all")
 			case !f.Changed("max-price"):
-				most := max(local.KeyMaxPrice, orNothing(k.Terms.Worth))
+				most := local.KeyMaxPrice
+				if worth := k.Terms.Worth; worth != nil {
+					most = max(most, *worth)
+				}
 				k.MaxPrice = &most
 			case *k.MaxPrice == 0:
 				k.MaxPrice = nil
 			}
-			switch {
-			case f.Changed("open") && k.Open == 0:
+			if f.Changed("open") && k.Open == 0 {
 				return errors.New("--open: 0 answers are none: leave it out, and the gateway's limit is all")
 			}
 			if err := mayWrite(file, ""); err != nil {
@@ -196,7 +198,7 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 				if err := giveAway(c, file, secret); err != nil {
 					return err
 				}
-				tellBill(c.ErrOrStderr(), &k, cardsOf(ctx, link))
+				tellBill(c.ErrOrStderr(), &k, link.Cards(ctx))
 				tellFilled(ctx, c.ErrOrStderr(), link, k.Budget, bus.BudgetClient(k.Client, idOf(secret)))
 				return nil
 			})
@@ -256,20 +258,6 @@ func fromTo(least, most market.Credits) string {
 		return least.String()
 	}
 	return least.String() + " to " + most.String()
-}
-
-// cardsOf are the cards of the agents that are sold now, by model; none where hubs are not heard.
-func cardsOf(ctx context.Context, link *local.Link) map[string]bus.Cards {
-	cards, _ := link.Cards(ctx)
-	return cards
-}
-
-// orNothing is an amount, or 0.
-func orNothing(c *market.Credits) market.Credits {
-	if c == nil {
-		return 0
-	}
-	return *c
 }
 
 // tellGroup says of a client that shares its cache that it does, whichever key it shows: with a key of its

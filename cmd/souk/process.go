@@ -29,11 +29,6 @@ type group struct {
 	blamed   *process // that one
 }
 
-func newGroup() *group {
-	failed, fail := context.WithCancelCause(context.Background())
-	return &group{failed: failed, fail: fail}
-}
-
 // killAfter is the time that a process gets beyond its own limit before it is killed.
 const killAfter = 3 * time.Second
 

@@ -17,10 +17,6 @@ import (
 	"souk/market"
 )
 
-func formatHelp() string {
-	return "how the rows are written: " + strings.Join(replay.FormatNames(), ", ")
-}
-
 // dialogues reads a file, or the bundled ones where none is named.
 func dialogues(file, format string) ([]replay.Dialogue, error) {
 	if file == "" && format != string(replay.Souk) {
@@ -130,7 +126,8 @@ same.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&format, "format", string(replay.Souk), formatHelp())
+	c.Flags().StringVar(&format, "format", string(replay.Souk),
+		"how the rows are written: "+strings.Join(replay.FormatNames(), ", "))
 	c.Flags().IntVar(&concurrency, "concurrency", 16, "dialogues at a time")
 	c.Flags().IntVar(&clients, "clients", runClients, "clients that ask, of four kinds in turn")
 	c.Flags().IntVar(&limit, "limit", 0, "play only the first so many dialogues; 0 plays all")

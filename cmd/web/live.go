@@ -30,8 +30,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, v view) {
 	to := http.NewResponseController(w)
 	to.SetReadDeadline(time.Time{})                                // nothing more is to come
 	defer func() { to.SetWriteDeadline(time.Now().Add(s.slow)) }() // for the end to be sent
-	tick := time.NewTicker(s.every)
-	defer tick.Stop()
+	tick := time.Tick(s.every)
 	var last []byte
 	said := time.Now()
 	for {
@@ -54,7 +53,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, v view) {
 			last, said = now, time.Now()
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-r.Context().Done():
 			return
 		case <-s.life.Done():

@@ -37,13 +37,12 @@ func (j *Journal) follow(stop <-chan struct{}, fresh func() ledger.Replica) {
 		j.say(j.write(stop, s))
 	}
 	at := time.Now()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	look := time.Tick(lookEvery)
 	for {
 		select {
 		case <-stop:
 			return
-		case <-look.C:
+		case <-look:
 		}
 		if seq, _, _ := j.Last(); seq >= made+j.cfg.SnapshotEvery && time.Since(at) >= snapshotLeast {
 			made = seq

@@ -33,13 +33,12 @@ func (s *Server) prove(ctx context.Context) {
 	var lost time.Time // when the registry was last found to be away; zero: it was not
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	names := time.NewTicker(namesEvery)
-	defer names.Stop()
+	names := time.Tick(namesEvery)
 	for {
 		select {
 		case r := <-s.doubt:
 			wait = append(wait, r)
-		case <-names.C:
+		case <-names:
 			if !s.waits() {
 				continue
 			}

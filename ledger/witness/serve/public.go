@@ -32,12 +32,11 @@ type asking struct {
 
 // submit has public witnesses cosign the last checkpoint, until ctx ends.
 func (k *Keeper) submit(ctx context.Context) {
-	look := time.NewTicker(askEvery)
-	defer look.Stop()
+	look := time.Tick(askEvery)
 	for {
 		select {
 		case <-k.told:
-		case <-look.C:
+		case <-look:
 		case <-ctx.Done():
 			return
 		}
