@@ -6,7 +6,6 @@
 package hub
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -94,7 +93,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		Limit: func() func() bool { return nil }}
 	n.turn = turn.New(cfg.Journal, cfg.Domain, n.Past.Book, seed)
 	by := forecast.Params{Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
-		Judging: cfg.Quality, Seed: binary.LittleEndian.Uint64(seed[:])}
+		Judging: cfg.Quality}
 	n.Forecasts = forecast.New(by, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
 	n.Queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
 	n.fleet = fleet.New(&n.turn, cfg.Limits,

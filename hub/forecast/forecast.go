@@ -33,7 +33,6 @@ type Params struct {
 	Hold    float64         // what a task without max_tokens may cost, in its cards or a usual one's
 	Settle  string          // the rule by which costs are settled
 	Judging quality.Judging // whose word counts for how good answers are
-	Seed    uint64          // secret: where hashes of prompts stand in memory
 }
 
 // Room learns what is known of agents and answers, and has the classes of the hub's agents.
@@ -54,10 +53,9 @@ type Room struct {
 
 // New has learned nothing. enrol returns the agent of an id, new if need be.
 func New(p Params, enrol func(id string) *Agent) *Room {
-	limits := prefix.DefaultLimits()
-	limits.Seed = p.Seed
 	return &Room{Lines: predict.NewClasses(p.Gates), Outputs: predict.NewOutputs(p.Gates),
-		Prefixes: prefix.NewIndex(limits), classes: map[Traits]*Class{}, Params: p, enrol: enrol}
+		Prefixes: prefix.NewIndex(prefix.DefaultLimits()), classes: map[Traits]*Class{}, Params: p,
+		enrol: enrol}
 }
 
 // ForAQuote is a room that knows the same, and whose classes are of one quote: nothing remembers who asked.

@@ -20,7 +20,7 @@ type Cache struct {
 
 	nodes         []node
 	spare         []int32
-	byHash        hashed[int32] // their numbers, from 1
+	byHash        map[uint64]int32
 	most          int           // prefixes that are remembered of it
 	use           bounded.Order // of what no task that runs needs
 	tokens        int           // of all nodes and answers, and of tasks that run
@@ -73,15 +73,7 @@ func (x *Index) New(block, capacity int) *Cache {
 	}
 	b := &Cache{index: x, place: uint16(i), block: max(1, block), capacity: max(0, capacity),
 		reported: reported{hashes: said{}}, most: x.limits.hashes(capacity), use: bounded.Empty(),
-		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions, 0)}
-	b.byHash = hashed[int32]{seed: x.limits.Seed, all: make([]int32, 16), full: 5,
-		hash: func(k int32) uint64 { return b.nodes[k-1].hash },
-		seek: func(all []int32, at int, hash uint64) int {
-			for at < len(all) && all[at] != 0 && b.nodes[all[at]-1].hash != hash {
-				at++
-			}
-			return at
-		}}
+		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions, 0), byHash: map[uint64]int32{}}
 	x.agents[i] = b
 	return b
 }
@@ -100,8 +92,8 @@ func (b *Cache) Drop() {
 
 // find finds a prefix among the nodes.
 func (b *Cache) find(hash uint64) (i int32, ok bool) {
-	i = b.byHash.all[b.byHash.at(hash)] - 1
-	return i, i >= 0
+	i, ok = b.byHash[hash]
+	return i, ok
 }
 
 // Place is the agent's among the depths of [Index.Depths].

@@ -290,8 +290,8 @@ func TestDrop(t *testing.T) {
 			overlap(c, &p), overlap(b, &p))
 	}
 	b.Drop()
-	if x.own.n != 0 {
-		t.Errorf("%d prefixes are left", x.own.n)
+	if len(x.own.by) != 0 {
+		t.Errorf("%d prefixes are left", len(x.own.by))
 	}
 }
 

@@ -14,17 +14,15 @@ import (
 // Limits bounds what is known of one agent.
 type Limits struct {
 	Sessions int // sessions remembered of one agent
-	// prefix hashes remembered of one agent, some 85 bytes each with the agent's place in the index: at most,
-	// see Limits.hashes; half as many of one that says what it holds
+	// prefix hashes remembered of one agent, some 130 bytes each with the agent's place in the index: at
+	// most, see Limits.hashes; half as many of one that says what it holds
 	Hashes int
-	// and those that one agent may say it holds, some 35 bytes each
+	// and those that one agent may say it holds, some 60 bytes each
 	Reported int
-
-	Seed uint64 // where hashes stand in memory; secret
 }
 
 const (
-	// mostHashes is the number of hashes for which a megabyte has room, with the sessions.
+	// mostHashes is the number of hashes for which a megabyte and a half has room, with the sessions.
 	mostHashes = 11 << 10
 	// of a cache, the tokens that there is a prefix for: fewer than in long messages, as there are short ones
 	tokensEach = 16
@@ -70,15 +68,9 @@ type Index struct {
 
 // table records who holds which prefix.
 type table struct {
-	hashed[entry]
+	by     map[uint64]holders
 	sets   [][]uint64 // of more than few agents, a bit for each
 	unused []int32    // of these
-}
-
-// entry is a prefix and who holds it.
-type entry struct {
-	key uint64
-	holders
 }
 
 // holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
@@ -138,18 +130,7 @@ func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 
 // NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	return &Index{limits: l, own: table{hashed: entries(l.Seed)}, reported: table{hashed: entries(l.Seed)}}
-}
-
-func entries(seed uint64) hashed[entry] {
-	return hashed[entry]{seed: seed, all: make([]entry, 16), full: 8,
-		hash: func(e entry) uint64 { return e.key },
-		seek: func(all []entry, at int, key uint64) int {
-			for at < len(all) && all[at].n > 0 && all[at].key != key {
-				at++
-			}
-			return at
-		}}
+	return &Index{limits: l, own: table{by: map[uint64]holders{}}, reported: table{by: map[uint64]holders{}}}
 }
 
 // ask makes known how deep all agents are: they are asked for one prompt after the other.
@@ -164,7 +145,7 @@ func (x *Index) ask(prefixes []bus.PrefixHash) {
 // whatever agents report, and how many agents hold so many.
 func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	for i := len(p.Prefixes); i > 0 && agents == 0; i-- {
-		depth, agents = int32(i), int(x.own.all[x.own.at(p.Prefixes[i-1].Hash)].n)
+		depth, agents = int32(i), int(x.own.by[p.Prefixes[i-1].Hash].n)
 	}
 	if agents == 0 {
 		depth = 0
@@ -214,7 +195,7 @@ func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 		})
 		found(left, at)
 	}
-	if x.reported.n == 0 {
+	if len(x.reported.by) == 0 {
 		return dst
 	}
 	find := func(depth int) {
@@ -250,7 +231,7 @@ const stride = 8
 
 // among finds a prefix's holders among some, and reports whether there are any.
 func (t *table) among(some, held []uint64, key uint64) (any bool) {
-	h := t.all[t.at(key)].holders
+	h := t.by[key]
 	if h.n == 0 {
 		return false
 	}
@@ -270,16 +251,13 @@ func (t *table) among(some, held []uint64, key uint64) (any bool) {
 
 // hold has an agent among a prefix's holders, or no longer.
 func (t *table) hold(key uint64, place uint16, holds bool) {
-	e := &t.all[t.at(key)]
-	switch {
-	case holds && e.n == 0:
-		t.put(entry{key, t.with(e.holders, place)})
+	switch h := t.by[key]; {
 	case holds:
-		e.holders = t.with(e.holders, place)
-	case e.n == 1:
-		t.remove(key)
+		t.by[key] = t.with(h, place)
+	case h.n == 1:
+		delete(t.by, key)
 	default:
-		e.holders = t.without(e.holders, place)
+		t.by[key] = t.without(h, place)
 	}
 }
 

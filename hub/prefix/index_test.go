@@ -40,8 +40,8 @@ func sound(b *Cache) error {
 			return fmt.Errorf("node %d is neither held nor computed, or not shown: %+v", i, *n)
 		}
 	}
-	if nodes != b.byHash.n {
-		return fmt.Errorf("%d nodes, %d of them found by their hashes", nodes, b.byHash.n)
+	if nodes != len(b.byHash) {
+		return fmt.Errorf("%d nodes, %d of them found by their hashes", nodes, len(b.byHash))
 	}
 	listed, newer, place := 0, none, map[int32]int{}
 	for i := b.use.Newest; i != none; i = b.nodes[i].place.Older {
@@ -244,11 +244,11 @@ func FuzzIndex(f *testing.F) {
 						reported[short][b.Place()] = true
 					}
 				}
-				if b.sessions.Len() > limits.Sessions || b.byHash.n > 2*limits.Hashes ||
-					len(runs) == 0 && (b.byHash.n > limits.Hashes ||
+				if b.sessions.Len() > limits.Sessions || len(b.byHash) > 2*limits.Hashes ||
+					len(runs) == 0 && (len(b.byHash) > limits.Hashes ||
 						b.capacity > 0 && b.tokens > b.capacity) {
 					t.Fatalf("step %d, agent %d: %d sessions, %d prefixes, %d tokens of %d", clock, i,
-						b.sessions.Len(), b.byHash.n, b.tokens, b.capacity)
+						b.sessions.Len(), len(b.byHash), b.tokens, b.capacity)
 				}
 				for j := range b.nodes {
 					if n := &b.nodes[j]; n.shown {
@@ -262,12 +262,12 @@ func FuzzIndex(f *testing.F) {
 					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].hashes())
 				}
 			}
-			if len(sets) != x.own.n {
-				t.Fatalf("step %d: %d prefixes in the index, want %d", clock, x.own.n, len(sets))
+			if len(sets) != len(x.own.by) {
+				t.Fatalf("step %d: %d prefixes in the index, want %d", clock, len(x.own.by), len(sets))
 			}
-			if len(reported) != x.reported.n {
+			if len(reported) != len(x.reported.by) {
 				t.Fatalf("step %d: %d prefixes in the index by what is reported, want %d", clock,
-					x.reported.n,
+					len(x.reported.by),
 					len(reported))
 			}
 			p := prompt()
@@ -399,7 +399,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	prefixes := 0
 	for _, b := range caches {
-		prefixes += b.byHash.n
+		prefixes += len(b.byHash)
 	}
 	each := float64(memory()-before) / float64(prefixes)
 	t.Logf("%d prefixes, %.0f bytes each", prefixes, each)

@@ -41,7 +41,7 @@ func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		b.births++
 		b.nodes[k] = node{hash: p.Prefixes[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
-		b.byHash.put(k + 1)
+		b.byHash[p.Prefixes[i].Hash] = k
 		b.tokens += at - before
 		if last != none {
 			b.nodes[last].kids++
@@ -100,7 +100,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 	if b.reported.speaks { // half of them, where the agent reports its cache
 		most /= 2
 	}
-	if b.byHash.n+prefixes <= most {
+	if len(b.byHash)+prefixes <= most {
 		return true
 	}
 	for i := last; i != none; i = b.nodes[i].parent { // this text is used now
@@ -108,7 +108,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 			b.use.Remove(b.neighbours, i)
 		}
 	}
-	for b.use.Oldest != none && b.byHash.n+prefixes > most {
+	for b.use.Oldest != none && len(b.byHash)+prefixes > most {
 		b.free(b.use.Oldest)
 	}
 	way := b.way(last)
@@ -117,7 +117,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 			b.use.Push(b.neighbours, i) // as it is used now, it is the newest before long
 		}
 	}
-	return b.byHash.n+prefixes <= most
+	return len(b.byHash)+prefixes <= most
 }
 
 func (b *Cache) alloc() int32 {
@@ -146,7 +146,7 @@ func (b *Cache) free(i int32) {
 	}
 	n.held = false
 	b.show(i)
-	b.byHash.remove(n.hash)
+	delete(b.byHash, n.hash)
 	*n = node{}
 	b.spare = append(b.spare, i)
 }
@@ -157,7 +157,7 @@ func (b *Cache) fit() {
 	if b.reported.speaks { // half of them, where the agent reports its cache
 		most /= 2
 	}
-	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || b.byHash.n > most) {
+	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
 		b.free(b.use.Oldest)
 	}
 }

@@ -30,7 +30,7 @@ func (x *Index) knows(hash uint64) bool {
 			return true
 		}
 	}
-	return x.reported.all[x.reported.at(bus.ShortHash(hash))].n > 0
+	return x.reported.by[bus.ShortHash(hash)].n > 0
 }
 
 // rename has the prefixes of what was sent to the agent go by a prompt's names instead of the former ones.
@@ -48,12 +48,12 @@ func (b *Cache) rename(p *bus.Prompt) {
 		}
 		last = k
 		n := &b.nodes[k]
-		b.byHash.remove(n.hash)
+		delete(b.byHash, n.hash)
 		held := n.held
 		n.held = false
 		b.show(k)
 		n.hash, n.held = to, held
-		b.byHash.put(k + 1)
+		b.byHash[to] = k
 		b.show(k)
 	}
 }
@@ -63,7 +63,7 @@ func (b *Cache) rename(p *bus.Prompt) {
 func (x *Index) retell(p *bus.Prompt) {
 	for i, m := range p.Prefixes {
 		old := bus.ShortHash(p.Former.At(i))
-		if x.reported.all[x.reported.at(old)].n == 0 {
+		if x.reported.by[old].n == 0 {
 			continue
 		}
 		for _, b := range x.agents {

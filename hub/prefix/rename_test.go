@@ -83,7 +83,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	}
 	b.Drop()
 	other.Drop()
-	if x.reported.n+x.own.n > 0 {
-		t.Errorf("%d prefixes are left", x.reported.n+x.own.n)
+	if len(x.reported.by)+len(x.own.by) > 0 {
+		t.Errorf("%d prefixes are left", len(x.reported.by)+len(x.own.by))
 	}
 }

@@ -174,8 +174,8 @@ func TestWhatIsReportedExpires(t *testing.T) {
 			t.Error(err)
 		}
 		b.Drop()
-		if x.reported.n+x.own.n > 0 {
-			t.Errorf("%s: %d prefixes are left", c.name, x.reported.n+x.own.n)
+		if len(x.reported.by)+len(x.own.by) > 0 {
+			t.Errorf("%s: %d prefixes are left", c.name, len(x.reported.by)+len(x.own.by))
 		}
 		x.Advance(x.now + 1000*second)
 	}
@@ -361,13 +361,13 @@ func takesLess(t *testing.T, talks bool) {
 	}
 	x.Advance(now + int64(3*settled))
 	each := (memory() - before) / agents
-	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, caches[3].byHash.n,
+	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, len(caches[3].byHash),
 		len(caches[3].reported.hashes), caches[3].sessions.Len())
 	prefixes, reported := limits.Hashes, 0
 	if talks {
 		prefixes, reported = limits.Hashes/2, limits.Reported
 	}
-	if each > 2<<20 || caches[3].byHash.n < prefixes || len(caches[3].reported.hashes) < reported ||
+	if each > 2<<20 || len(caches[3].byHash) < prefixes || len(caches[3].reported.hashes) < reported ||
 		caches[3].sessions.Len() < limits.Sessions {
 		t.Errorf("%d bytes an agent", each)
 	}
@@ -406,7 +406,7 @@ func BenchmarkReported(b *testing.B) {
 	b.ReportMetric(2*each*float64(n)/b.Elapsed().Seconds(), "prefixes/s")
 }
 
-// How many prefixes are remembered of an agent goes by the size of its cache, as far as a megabyte allows;
+// How many prefixes are remembered of an agent goes by the size of its cache, as far as two megabytes allow;
 // what the operator sets is a bound on that.
 func TestMarksGoByTheCache(t *testing.T) {
 	for _, c := range []struct{ set, tokens, want int }{
