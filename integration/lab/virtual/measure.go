@@ -253,7 +253,8 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, be
 				free[e.r.Engine]--
 			}
 		}
-		if k+1 == len(events) || len(waiting) == 0 {
+		if k+1 == len(events) || len(waiting) == 0 ||
+			!slices.ContainsFunc(free, func(n int) bool { return n != 0 }) {
 			continue
 		}
 		dt := min(events[k+1].at, to) - max(e.at, from)
