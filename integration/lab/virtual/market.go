@@ -319,19 +319,16 @@ func say[T any, M interface {
 	*T
 	bus.Message
 }](m *Market, subject string, v M, hear func(M)) {
-	data, err := bus.Encode(v)
+	got := M(new(T))
+	var err error
+	if encoded := bus.EncodeFor(v, func(data []byte) { err = bus.Decode(data, got) }); encoded != nil {
+		err = encoded
+	}
 	if err != nil {
 		m.fault(fmt.Errorf("%s: %w", subject, err))
 		return
 	}
-	m.after(m.Hop, func() {
-		got := M(new(T))
-		if err := bus.Decode(data, got); err != nil {
-			m.fault(err)
-			return
-		}
-		hear(got)
-	})
+	m.after(m.Hop, func() { hear(got) })
 }
 
 func (m *Market) after(d time.Duration, do func()) {
