@@ -17,27 +17,36 @@ type Sheet struct {
 	at      []int32 // places of agents, from 1, by the place of their cache; 0: none
 	agents  []*Agent
 	Classes []*Class         // of the agents
-	loads   []estimate.Delay // had they computed what they have in hand
+	kinds   []kind           // of agents
+	kind    []int32          // of each agent: in kinds
 	held    []int32          // how many prefixes of the prompt at hand each holds
-	offer   [2]estimate.Offer
+	alike   []estimate.Offer // of the task at hand, of agents of each kind that hold nothing
+	own     estimate.Offer   // of one that does
 	offers  []estimate.Offer // of all tasks
+}
+
+// kind holds what agents have in common that are as good to a task of whose prompt they hold nothing.
+type kind struct {
+	class  *Class
+	beside int            // tasks that each has beside another
+	load   estimate.Delay // had it computed what it has in hand
 }
 
 // Set has the sheet be of the agents of a round, each with so many tasks beside another.
 func (s *Sheet) Set(r *Room, agents []*Agent, beside []int) {
-	s.agents, s.Classes, s.loads = agents, s.Classes[:0], s.loads[:0]
+	s.agents, s.Classes, s.kinds, s.kind = agents, s.Classes[:0], s.kinds[:0], s.kind[:0]
 	clear(s.at)
 	for k, a := range agents {
 		for int(a.Place) >= len(s.at) {
 			s.at = append(s.at, 0)
 		}
-		c, load := r.Of(a), estimate.Delay{}
-		if k > 0 && c == s.Classes[k-1] && beside[k] == beside[k-1] {
-			load = s.loads[k-1]
-		} else {
-			load = c.Line.Delay(estimate.Load{Decoding: beside[k]})
+		c := r.Of(a)
+		i := slices.IndexFunc(s.kinds, func(x kind) bool { return x.class == c && x.beside == beside[k] })
+		if i < 0 {
+			i = len(s.kinds)
+			s.kinds = append(s.kinds, kind{c, beside[k], c.Line.Delay(estimate.Load{Decoding: beside[k]})})
 		}
-		s.Classes, s.loads = append(s.Classes, c), append(s.loads, load)
+		s.Classes, s.kind = append(s.Classes, c), append(s.kind, int32(i))
 		s.at[a.Place] = int32(k + 1)
 	}
 }
@@ -73,17 +82,20 @@ func (s *Sheet) Ask(r *Room, now int64, t *Task, may func(o estimate.Obstacle, c
 }
 
 // reach shows what a task would have of each agent that may serve it, behind the prompts that this has in
-// hand: one offer for agents alike that stand side by side and hold nothing.
+// hand: one offer for agents of a kind that hold nothing.
 func (s *Sheet) reach(r *Room, now int64, t *Task, show func(o *estimate.Offer)) {
-	last, alone := -1, t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
+	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
 	s.Next(t)
+	s.alike = s.alike[:0]
+	for range s.kinds {
+		s.alike = append(s.alike, estimate.Offer{Agent: -1}) // none is made yet
+	}
 	for k, depth := range s.held {
-		o := &s.offer[0]
+		o := &s.own
 		if alone || depth > 0 {
-			o = &s.offer[1]
 			*o = s.make(r, now, k, depth)
-		} else if last < 0 || s.Classes[last] != s.Classes[k] || s.loads[last] != s.loads[k] {
-			*o, last = s.make(r, now, k, 0), k
+		} else if o = &s.alike[s.kind[k]]; o.Agent < 0 {
+			*o = s.make(r, now, k, 0)
 		}
 		if o.Agent = int32(k); o.Estimate != nil {
 			show(o)
@@ -96,7 +108,7 @@ func (s *Sheet) make(r *Room, now int64, k int, depth int32) (o estimate.Offer) 
 	a, c := s.agents[k], s.Classes[k]
 	if s.task.obstacle(a, c) == estimate.None {
 		o.Estimate = s.Of(r, now, c, a.expect(c, s.task.Prompt, depth))
-		o.TTFT = c.Line.Later(o.First, o.Work, s.loads[k])
+		o.TTFT = c.Line.Later(o.First, o.Work, s.kinds[s.kind[k]].load)
 		o.Half = a.Half(o.TTFT)
 	}
 	return o
