@@ -223,7 +223,7 @@ func (a *Agent) Returned(info Info) error {
 // restarted notes that the engine started anew, with an empty cache. One that publishes events has told that
 // itself, and may have stored more since.
 func (a *Agent) restarted() {
-	a.full, a.without, a.served = full{}, "", ""
+	a.full, a.noQueue, a.without, a.served = full{}, false, "", ""
 	if a.news = true; a.engine.Evidence() == bus.EvidenceInferred {
 		a.engine.Restarted()
 	}

@@ -115,6 +115,11 @@ func TestAnEngineThatHasNoQueue(t *testing.T) {
 		if refused != 1 || least != 8 || asked < 500 {
 			t.Errorf("of %v: %d of %d are refused, and it offers %d of 8 slots", clients, refused, asked, least)
 		}
+		a.Healthy(new(int64(500)))
+		a.Healthy(new(int64(3))) // it was started anew, perhaps with a queue
+		if s := a.Ready(now.Add(time.Second)).Summary; last.Queue || s == nil || !s.Queue {
+			t.Errorf("of %v: started anew it says %+v", clients, s)
+		}
 	}
 }
 
