@@ -158,7 +158,7 @@ func (n *Node) Room(has bool) {
 	n.turn.Full = !has
 	n.turn.Changed = true
 	if has {
-		n.money.Resume()
+		n.money.AskAllotted()
 		return
 	}
 	n.refuseWaiting(bus.CodeUnavailable, status.DiskFull, status.AgainFull)

@@ -103,7 +103,7 @@ func New(t *turn.Turn, at Times, tasks Tasks) *Room {
 		desk:  desk{turn: t, requests: map[string]*request{}},
 		marks: marks{turn: t, tasks: tasks, among: map[string]bool{}}}
 	t.Along, t.Wrote = r.withMark, r.wrote
-	r.again.Due = r.askAllotted
+	r.again.Due = r.AskAllotted
 	return r
 }
 

@@ -116,7 +116,7 @@ func (r *Room) Answered(m *bus.FundsReply) error {
 		return nil
 	}
 	if !r.hearMark(a, m) {
-		r.askAllotted()
+		r.AskAllotted()
 	}
 	switch a.op {
 	case bus.OpReturn:
@@ -157,7 +157,7 @@ func (r *Room) allotted(a *request, m *bus.FundsReply) {
 		if r.asked != nil { // which may be answered without it
 			r.asked.behind = true
 		}
-		defer r.askAllotted()
+		defer r.AskAllotted()
 	}
 	p := a.of
 	if m.Code == bus.CodeAllotmentPending && !a.req.Ahead && len(p.awaiting) > 0 {

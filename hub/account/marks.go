@@ -261,12 +261,9 @@ func (k *marks) AsksFirst(epoch int64) turn.Funds {
 // First returns the question for the treasury before the first frame of an empty journal, whose answer
 // [Room.Begin] takes; false if there are frames.
 func (k *marks) First(epoch int64) (f turn.Funds, ask bool) {
-	if k.turn.Book.Journal().Journal != "" {
-		return turn.Funds{}, false
-	}
-	id := fmt.Sprintf("%s-%d-0", k.turn.Journal, epoch)
-	q := bus.FundsRequest{ID: id, Hub: k.turn.Journal, Epoch: epoch, Unsure: true}
-	return turn.Funds{Op: bus.OpAllotted, Request: q}, true
+	f = k.AsksFirst(epoch)
+	f.Request.Domain = "" // it leads none yet
+	return f, k.turn.Book.Journal().Journal == ""
 }
 
 // Begin takes the treasury's answer to First: whether it has dealt with a journal of this name. Then this one

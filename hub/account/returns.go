@@ -68,7 +68,7 @@ func (r *Room) Recalled(m *bus.Recall) error {
 		}
 	}
 	if m.Granted > r.turn.Book.LastGrant(r.turn.Journal) {
-		r.askAllotted()
+		r.AskAllotted()
 	}
 	b, a := r.turn.Book, bus.RecallReply{ID: m.ID, Hub: m.Hub, Client: m.Client}
 	a.Avail, a.Held, a.Reserved = b.Avail(m.Client), b.Held(m.Client), r.Reserved(m.Client)
@@ -263,7 +263,7 @@ func (r *Room) CloseOn() {
 func (r *Room) treasuryEnded(a *request, m *bus.FundsReply) {
 	if m.Code != "" {
 		r.notEnded = fmt.Sprintf("the treasury said %s: %s", m.Code, m.Message)
-		r.askAllotted()
+		r.AskAllotted()
 		r.requestLater(a, repeatAfter)
 		return
 	}

@@ -74,7 +74,7 @@ func (r *Room) Lead() {
 		}
 	}
 	r.sent, r.quiet, r.judged = 0, false, false
-	r.askAllotted()
+	r.AskAllotted()
 }
 
 // Depose ends it, and drops requests under way: their answers will not come to this leadership.
@@ -190,8 +190,8 @@ func (r *desk) requestID() string {
 		strconv.FormatUint(r.number, 10)
 }
 
-// askAllotted asks what was allotted: a lost reply must not strand money.
-func (r *Room) askAllotted() {
+// AskAllotted asks what was allotted: neither a lost reply nor a full disk may strand money.
+func (r *Room) AskAllotted() {
 	if r.asked != nil || !r.turn.Leading {
 		return
 	}
@@ -249,7 +249,7 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 	r.tellReturns(m.Returned)
 	switch {
 	case more, a.behind, len(r.changed) > 0 && r.judged && m.Mark != nil:
-		r.askAllotted() // a reply holds only so many grants, and one may have come before this reply
+		r.AskAllotted() // a reply holds only so many grants, and one may have come before this reply
 	case later:
 		next = missedAgain
 		r.turn.Fault(fmt.Errorf("the treasury gave later grants than number %d, but not that one",
@@ -264,9 +264,6 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 // missedAgain is the pause before the treasury is asked again for its allotments, if it did not answer, or
 // granted nothing although it agreed.
 const missedAgain = time.Second
-
-// Resume takes in what came while the journal had no room.
-func (r *Room) Resume() { r.askAllotted() }
 
 // accept records the grants that follow those on record, and reports whether any was new, and whether one is
 // of a later number: it came before others, and is heard of again as the treasury is asked what it allotted.

@@ -58,7 +58,7 @@ func (t *Task) Served(now time.Time, noEnd func(*settle.Hold) bool) admission.Se
 type Agent struct {
 	Forecast forecast.Agent // first: rounds and quotes read it of every agent
 	fleet.Agent
-	Slots round.Slots // what rounds have learned of them
+	Seats []int64 // what one of each of its seats cost by the last plan
 }
 
 // Hold is a hold of package settle, and what was expected of its task and its agent.

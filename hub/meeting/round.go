@@ -43,7 +43,7 @@ const (
 func (r *Room) Open() {
 	r.Agents, r.sheets, r.beside = r.Agents[:0], r.sheets[:0], r.beside[:0]
 	r.prices = round.Prices{Rates: r.turn.Book.Rates(), Kept: &r.Kept, Shares: &r.Shares,
-		Slots: func(k int) *round.Slots { return &r.Agents[k].Slots }}
+		Seats: func(k int) *[]int64 { return &r.Agents[k].Seats }}
 	r.fleet.Snapshot(&r.From, r.turn.Now(), r.turn.Nano(), func(a *Agent) {
 		r.Agents = append(r.Agents, a)
 		r.sheets, r.beside = append(r.sheets, &a.Forecast), append(r.beside, a.Besides())

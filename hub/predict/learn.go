@@ -39,7 +39,7 @@ const mostDoubts = 5
 // turned scales the agent's forecast by a factor: what was observed counts as a few answers at the new pace.
 func (m *Means) turned(times float64) {
 	m.Doubts = m.Doubts[:0]
-	m.Anchor = *m.line()
+	m.Anchor = *m.Line().coef
 	for i := range m.Anchor { // what none of its tasks shows would grow with each turn, and without end
 		m.Anchor[i] = min(float64(m.Anchor[i]*times), 3.6e6/usual[i])
 	}
@@ -90,7 +90,7 @@ func (m *Means) Learn(f Features, o Observation) {
 		}
 		x := at(max(1, o.Prompt-cached), min(max(0, cached), max(0, o.Prompt)), f.Load)
 		odd := m.class.odd(m, cmp.Or(f.Counted, m.Line().Tokens(f.Prompt)), o.Prompt)
-		expected := m.line().along(&x)
+		expected := m.Line().coef.along(&x)
 		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), expected)
 		weight := 1.0
 		if o.WarmUp {
@@ -115,7 +115,7 @@ func (m *Means) Learn(f Features, o Observation) {
 			m.class.learned(m)
 			return
 		}
-		if c := m.class; c.rest != nil && m.Drift.Fresh == 0 && m.line() == &c.Coef &&
+		if c := m.class; c.rest != nil && m.Drift.Fresh == 0 && m.Line().coef == &c.Coef &&
 			(m.Credible || e.Line.weight() == 0) {
 			c.rest.learn(&c.Coef, &x, ttft-expected, weight*say(e.Line.weight(), c.Weight))
 		}

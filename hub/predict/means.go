@@ -151,7 +151,7 @@ func (m *Means) Delay(l Load) Delay { return m.Line().Delay(l) }
 
 // Delay is [Means.Delay] of the agents that are forecast so.
 func (l Line) Delay(in Load) Delay {
-	all, queue := l.along().delay(in)
+	all, queue := l.coef.delay(in)
 	return Delay{All: span(all / 1000), Queue: span(queue / 1000)}
 }
 
@@ -164,9 +164,6 @@ func (m *Means) Token(l Load) time.Duration {
 	x[3] = 0
 	return span(m.class.Token.along(&x) / 1000)
 }
-
-// line is the one that the agent is forecast by.
-func (m *Means) line() *line { return m.Line().along() }
 
 // span turns seconds into a duration between 0 and an hour; NaN becomes an hour, so that an incomputable time
 // is never taken for a short one.
@@ -183,15 +180,15 @@ func span(seconds float64) time.Duration {
 // Line is the forecast that agents of a class share.
 type Line struct {
 	class *Class
-	own   *Means // nil: the class's
+	coef  *line // the class's, or that of an agent that differs
 }
 
 // Line is the one that m is forecast by. It says the same until [Line.Fits] changes.
 func (m *Means) Line() Line {
 	if m.Differs && !m.Tried {
-		return Line{m.class, m}
+		return Line{m.class, &m.Own}
 	}
-	return Line{m.class, nil}
+	return Line{m.class, &m.class.Coef}
 }
 
 // Fits counts how often what agents of the class are forecast by was made anew.
@@ -210,14 +207,6 @@ func (l Line) Usual(most int) int {
 	return min(max(int(math.Round(l.class.Share*float64(most))), min(1, most)), most)
 }
 
-// along is the line itself.
-func (l Line) along() *line {
-	if l.own != nil {
-		return &l.own.Own
-	}
-	return &l.class.Coef
-}
-
 // Idle is [Means.Forecast] where nothing is in hand, as far as estimates read it: when the first token is
 // expected by the line alone and how many thousand tokens there are to compute, both for Later, and how many
 // tokens come.
@@ -226,7 +215,7 @@ func (l Line) Idle(f Features) (first time.Duration, work float64, output int) {
 		output = l.Usual(f.MaxTokens)
 	}
 	prompt := cmp.Or(f.Counted, l.Tokens(f.Prompt))
-	b := l.along()
+	b := l.coef
 	to, work := b.alone(b[0], max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)))
 	return span(to / 1000), work, min(output, f.MaxTokens)
 }
@@ -235,7 +224,7 @@ func (l Line) Idle(f Features) (first time.Duration, work float64, output int) {
 // given. It rises with the work and with the load.
 func (l Line) Later(first time.Duration, work float64, delay Delay) time.Duration {
 	to := min(first+max(0, delay.All), time.Hour)
-	if l.own == nil {
+	if l.coef == &l.class.Coef {
 		added := l.class.rest.add(&l.class.Coef, work, delay)
 		return min(max(to/mostTimes, to+added), mostTimes*to, time.Hour)
 	}
@@ -244,7 +233,7 @@ func (l Line) Later(first time.Duration, work float64, delay Delay) time.Duratio
 
 // Work returns the time to compute so many tokens behind so many cached ones.
 func (l Line) Work(uncached, cached int) time.Duration {
-	takes, _ := l.along().alone(0, uncached, cached)
+	takes, _ := l.coef.alone(0, uncached, cached)
 	return span(takes / 1000)
 }
 

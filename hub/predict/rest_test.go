@@ -60,7 +60,7 @@ func TestWhatALineLeavesOver(t *testing.T) {
 			o.TTFT *= times
 			with += math.Abs(ms(m.Forecast(f).TTFT - o.TTFT))
 			x := at(f.Prompt-f.Cached, f.Cached, f.Load)
-			without += math.Abs(m.line().along(&x) - ms(o.TTFT))
+			without += math.Abs(m.Line().coef.along(&x) - ms(o.TTFT))
 			m.Learn(f, o)
 		}
 		return with, without
@@ -125,7 +125,7 @@ func TestWhatIsAddedGrowsWithTheWork(t *testing.T) {
 			}
 			less, more := m.Forecast(f).TTFT, m.Forecast(g).TTFT
 			x := at(max(1, f.Counted-f.Cached), f.Cached, f.Load)
-			line := span(m.line().along(&x) / 1000)
+			line := span(m.Line().coef.along(&x) / 1000)
 			if more < less-time.Microsecond || less < line/mostTimes-2 || less > mostTimes*line+2 {
 				t.Fatalf("%d: %+v: %v, by the line %v; %+v: %v", n, f, less, line, g, more)
 			}

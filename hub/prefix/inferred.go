@@ -96,10 +96,7 @@ func (b *Cache) Recount(p *bus.Prompt, with *Cache) {
 // room forgets what was used least recently until so many more prefixes can be remembered beside the text up
 // to a node. It reports false if there is no room for them.
 func (b *Cache) room(prefixes int, last int32) bool {
-	most := b.most
-	if b.reported.speaks { // half of them, where the agent reports its cache
-		most /= 2
-	}
+	most := b.limit()
 	if len(b.byHash)+prefixes <= most {
 		return true
 	}
@@ -151,12 +148,17 @@ func (b *Cache) free(i int32) {
 	b.spare = append(b.spare, i)
 }
 
+// limit is how many prefixes are remembered: half of them where the agent reports its cache.
+func (b *Cache) limit() int {
+	if b.reported.speaks {
+		return b.most / 2
+	}
+	return b.most
+}
+
 // fit forgets the least recently used texts until the rest fits. Those of running tasks stay.
 func (b *Cache) fit() {
-	most := b.most
-	if b.reported.speaks { // half of them, where the agent reports its cache
-		most /= 2
-	}
+	most := b.limit()
 	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
 		b.free(b.use.Oldest)
 	}

@@ -98,13 +98,11 @@ type Room[T Waiter] struct {
 	again turn.Timer     // all are looked at again
 	spent turn.Timer     // the first of them is worth no more than it costs
 	of    map[string]int // by client
-	with  []int          // clients that have so many, at least one: the last is of those with most
 }
 
 // NewRoom returns an empty queue, in which so many may wait beside those that have a slot.
 func NewRoom[T Waiter](t *turn.Turn, rule Rule, most int, tasks Tasks[T]) *Room[T] {
-	r := &Room[T]{turn: t, tasks: tasks, rule: rule, most: most, of: map[string]int{},
-		with: make([]int, 1)}
+	r := &Room[T]{turn: t, tasks: tasks, rule: rule, most: most, of: map[string]int{}}
 	r.again.Due, r.spent.Due = r.News, r.over
 	return r
 }
@@ -135,12 +133,7 @@ func (r *Room[T]) Add(t T, free bool, beat time.Duration) {
 	r.all = slices.Insert(r.all, n, t)
 	e.Waits, e.left, e.late = true, false, e.late || !free
 	r.due++
-	k := r.of[e.client] + 1
-	if r.of[e.client] = k; k == len(r.with) {
-		r.with = append(r.with, 0)
-	}
-	r.with[k]++
-	r.with[k-1]--
+	r.of[e.client]++
 	beat = cmp.Or(beat, e.Deadline.Sub(r.turn.Now()))
 	wake := func() { r.turn.Set(&e.timer, turn.Earlier(e.Deadline, r.turn.Now().Add(beat))) }
 	e.timer.Due = func() {
@@ -167,13 +160,8 @@ func (r *Room[T]) Remove(t T) {
 		r.due--
 	}
 	e.Waits, e.spent, e.Outpriced = false, time.Time{}, time.Time{}
-	k := r.of[e.client]
-	if r.of[e.client]--; k == 1 {
+	if r.of[e.client]--; r.of[e.client] == 0 {
 		delete(r.of, e.client)
-	}
-	r.with[k]--
-	if r.with[k-1]++; k == len(r.with)-1 && r.with[k] == 0 {
-		r.with = r.with[:k] // whoever had one more has as many as that
 	}
 	r.turn.Set(&e.timer, time.Time{})
 }
@@ -212,7 +200,12 @@ func (r *Room[T]) Left(client string) bool {
 func (r *Room[T]) Of(client string) int { return r.of[client] }
 
 // Busiest returns the most tasks that one client has waiting.
-func (r *Room[T]) Busiest() int { return len(r.with) - 1 }
+func (r *Room[T]) Busiest() (most int) {
+	for _, n := range r.of {
+		most = max(most, n)
+	}
+	return most
+}
 
 // Squeezes reports whether a client that has so many tasks waiting would still find room for another, at the
 // cost of a client that has more. Room is shared by counting tasks: no bid is read.

@@ -12,12 +12,8 @@ type Prices struct {
 	Rates  *market.Rates // of slots, by the rounds on record
 	Kept   *Kept
 	Shares *Shares
-	Slots  func(agent int) *Slots // of each agent of the snapshot
-}
-
-// Slots holds the prices of an agent's seats by the last plan.
-type Slots struct {
-	Seats []int64 // what one of each of its seats cost
+	// what one of each seat of an agent of the snapshot cost, by the last plan
+	Seats func(agent int) *[]int64
 }
 
 // Plan makes rounds, one after the other: [Plan.Build], [Plan.Clear], [Plan.Apply]. All that it keeps of one

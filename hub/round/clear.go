@@ -39,8 +39,8 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 	if err == nil {
 		if learn {
 			for i := range p.from.Agents {
-				x := p.prices.Slots(i)
-				x.Seats = append(x.Seats[:0], p.cutter.Prices(i)...)
+				x := p.prices.Seats(i)
+				*x = append((*x)[:0], p.cutter.Prices(i)...)
 			}
 		}
 		for i := range p.Whole.Edges { // what those are to have who are given a seat to come

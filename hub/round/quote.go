@@ -75,7 +75,7 @@ func (p *Plan) quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
 	charge := q.Fee + tolls.Of(o.Agent, tolls.stay(o.Agent, o.Estimate))
 	seats, prices := p.seats.one(p.from, int(o.Agent), q.Waiting+1), []int64(nil)
 	if q.Waiting > 0 { // else of those who wanted a slot all have one
-		prices = p.prices.Slots(int(o.Agent)).Seats
+		prices = *p.prices.Seats(int(o.Agent))
 	}
 	for i, seat := range seats {
 		x := Quote{Offer: *o, TTFT: min(market.MaxIn, seat.In+o.TTFT), Charge: charge}
