@@ -41,7 +41,6 @@ func (n *Node) Copies(seen map[string]int) error {
 		same(a, "scores", scores, fmt.Sprint(a.Reg().Domains, rated))
 		c := n.Forecasts.Of(&a.Forecast)
 		same(a, "line", c.Line, a.Forecast.Line())
-		same(a, "ranges", c.Ranges, a.Forecast.Ranges())
 		seen["class"]++
 		a.Forecast.Anew()
 		same(a, "class", n.Forecasts.Of(&a.Forecast), c)

@@ -135,16 +135,16 @@ const mostClasses = 1 << 12
 
 // find finds it where what makes it may have changed.
 func (r *Room) find(a *Agent) *Class {
-	line, ranges, reg := a.Line(), a.Ranges(), a.Reg()
+	line, reg := a.Line(), a.Reg()
 	fits := line.Fits()
-	if a.class != nil && a.class.Line == line && a.class.Ranges == ranges {
+	if a.class != nil && a.class.Line == line {
 		if !r.aside {
 			a.fits = fits
 		}
 		return a.class
 	}
 	rated, scores := a.Answers.Rated()
-	x := Traits{Line: line, Ranges: ranges, Model: reg.Model, Price: reg.Price,
+	x := Traits{Line: line, Model: reg.Model, Price: reg.Price,
 		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
 		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text),
 		Opaque: slices.Contains(reg.Features, bus.Opaque), Pools: reg.Pools}

@@ -14,7 +14,6 @@ import (
 // Traits hold whatever an estimate reads of an agent beside what that holds and has in hand.
 type Traits struct {
 	Line     predict.Line
-	Ranges   predict.Ranges
 	Model    string
 	Price    market.Price
 	Tariff   market.Credits // due for a task beside its cost

@@ -101,12 +101,6 @@ func (m *Means) Typical() bool {
 // Timed is Forecast of a task whose idle figures and delay are given.
 func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
 	to := Forecast{TTFT: m.Line().Later(first, work, delay), Output: output}
-	m.around(&to)
-	return to
-}
-
-// around is within what an answer is expected that is forecast so.
-func (m *Means) around(to *Forecast) {
 	least, top, known := m.seenRanges().within()
 	if !known {
 		least, top, known = m.class.Spread.within()
@@ -116,6 +110,7 @@ func (m *Means) around(to *Forecast) {
 	}
 	seconds := to.TTFT.Seconds()
 	to.Low, to.High = min(to.TTFT, span(seconds*least)), max(to.TTFT, span(seconds*top))
+	return to
 }
 
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
@@ -179,16 +174,19 @@ func span(seconds float64) time.Duration {
 
 // Line is the forecast that agents of a class share.
 type Line struct {
-	class *Class
-	coef  *line // the class's, or that of an agent that differs
+	class  *Class
+	coef   *line   // the class's, or that of an agent that differs
+	ranges *spread // of what is forecast so
 }
 
-// Line is the one that m is forecast by. It says the same until [Line.Fits] changes.
+// Line is the one that m is forecast by. It says the same until [Line.Fits] changes, and [Means.Half] of one
+// forecast, too, until something is learned of the agent.
 func (m *Means) Line() Line {
+	l := Line{m.class, &m.class.Coef, m.seenRanges()}
 	if m.Differs && !m.Tried {
-		return Line{m.class, &m.Own}
+		l.coef = &m.Own
 	}
-	return Line{m.class, &m.class.Coef}
+	return l
 }
 
 // Fits counts how often what agents of the class are forecast by was made anew.
@@ -263,9 +261,3 @@ func (m *Means) Half(forecast time.Duration) time.Duration {
 	middle := cmp.Or(m.seenRanges().middle, m.class.Spread.middle, 1)
 	return span(forecast.Seconds() * middle)
 }
-
-// Ranges tells whether answers of agents are held against the same: then Half says the same of one forecast.
-type Ranges struct{ of *spread }
-
-// Ranges are the same until something is learned of the agent or [Line.Fits] changes.
-func (m *Means) Ranges() Ranges { return Ranges{m.seenRanges()} }

@@ -148,7 +148,7 @@ func (b *Cache) free(i int32) {
 	b.spare = append(b.spare, i)
 }
 
-// limit is how many prefixes are remembered: half of them where the agent reports its cache.
+// limit bounds the prefixes that are remembered: half as many where the agent reports its cache.
 func (b *Cache) limit() int {
 	if b.reported.speaks {
 		return b.most / 2

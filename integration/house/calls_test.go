@@ -19,7 +19,7 @@ import (
 // numbers only go down, to what is counted and a few more. A round is to reach 120 functions of package hub.
 const (
 	mostInCircle = 5   // files of package hub that call one another in a circle: no more than 8 may
-	mostOfRound  = 625 // functions of this module's that a round reaches
+	mostOfRound  = 605 // functions of this module's that a round reaches
 	mostOwn      = 10  // of package hub's
 )
 
