@@ -68,21 +68,17 @@ type Index struct {
 
 // table records who holds which prefix.
 type table struct {
-	by     map[uint64]holders
-	sets   [][]uint64 // of more than few agents, a bit for each
-	unused []int32    // of these
+	by   map[uint64]holders
+	sets map[uint64][]uint64 // of more than few agents, a bit for each
 }
 
-// holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
+// holders are agents by their places, as long as they are few.
 type holders struct {
 	n   uint16
 	few [few]uint16
 }
 
 const few = 3
-
-// set is the number of the set of more than few.
-func (h *holders) set() int32 { return int32(uint32(h.few[0]) | uint32(h.few[1])<<16) }
 
 // changedKept is the number of changes that are told apart: 32 KB.
 const changedKept = 1 << 12
@@ -130,8 +126,10 @@ func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 
 // NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	return &Index{limits: l, own: table{by: map[uint64]holders{}}, reported: table{by: map[uint64]holders{}}}
+	return &Index{limits: l, own: newTable(), reported: newTable()}
 }
+
+func newTable() table { return table{map[uint64]holders{}, map[uint64][]uint64{}} }
 
 // ask makes known how deep all agents are: they are asked for one prompt after the other.
 func (x *Index) ask(prefixes []bus.PrefixHash) {
@@ -240,7 +238,7 @@ func (t *table) among(some, held []uint64, key uint64) (any bool) {
 			held[place/64] |= some[place/64] & (1 << (place % 64))
 		}
 	} else {
-		copy(held, t.sets[h.set()])
+		copy(held, t.sets[key])
 	}
 	for j := range held {
 		held[j] &= some[j]
@@ -251,63 +249,46 @@ func (t *table) among(some, held []uint64, key uint64) (any bool) {
 
 // hold has an agent among a prefix's holders, or no longer.
 func (t *table) hold(key uint64, place uint16, holds bool) {
-	switch h := t.by[key]; {
-	case holds:
-		t.by[key] = t.with(h, place)
-	case h.n == 1:
-		delete(t.by, key)
-	default:
-		t.by[key] = t.without(h, place)
-	}
-}
-
-func (t *table) with(h holders, place uint16) holders {
-	h.n++
-	bit := func(set int32, place uint16) {
-		for int(place/64) >= len(t.sets[set]) {
-			t.sets[set] = append(t.sets[set], 0)
-		}
-		t.sets[set][place/64] |= 1 << (place % 64)
-	}
+	h, set := t.by[key], t.sets[key]
 	switch {
-	case h.n <= few:
-		h.few[h.n-1] = place
-		return h
-	case h.n == few+1:
-		set := int32(len(t.sets))
-		if n := len(t.unused); n > 0 {
-			set, t.unused = t.unused[n-1], t.unused[:n-1]
-		} else {
-			t.sets = append(t.sets, nil)
+	case holds && h.n < few:
+		h.few[h.n] = place
+	case holds:
+		if set == nil {
+			for _, other := range h.few {
+				set = with(set, other)
+			}
 		}
-		for _, other := range h.few {
-			bit(set, other)
+		t.sets[key] = with(set, place)
+	case set == nil:
+		h.few[slices.Index(h.few[:h.n], place)] = h.few[h.n-1]
+	default:
+		if set[place/64] &^= 1 << (place % 64); h.n == few+1 {
+			left := h.few[:0]
+			for j, word := range set {
+				for ; word != 0; word &= word - 1 {
+					left = append(left, uint16(64*j+bits.TrailingZeros64(word)))
+				}
+			}
+			delete(t.sets, key)
 		}
-		h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
 	}
-	bit(h.set(), place)
-	return h
+	if holds {
+		h.n++
+	} else if h.n--; h.n == 0 {
+		delete(t.by, key)
+		return
+	}
+	t.by[key] = h
 }
 
-func (t *table) without(h holders, place uint16) holders {
-	if h.n--; h.n < few {
-		h.few[slices.Index(h.few[:h.n+1], place)] = h.few[h.n]
-		return h
+// with is a set with an agent.
+func with(set []uint64, place uint16) []uint64 {
+	for int(place/64) >= len(set) {
+		set = append(set, 0)
 	}
-	set := t.sets[h.set()]
-	if set[place/64] &^= 1 << (place % 64); h.n > few {
-		return h
-	}
-	t.unused = append(t.unused, h.set())
-	h.n = 0
-	for j, word := range set {
-		for ; word != 0; word &= word - 1 {
-			h.few[h.n] = uint16(64*j + bits.TrailingZeros64(word))
-			h.n++
-		}
-	}
-	clear(set)
-	return h
+	set[place/64] |= 1 << (place % 64)
+	return set
 }
 
 // change notes that another holds a prefix.

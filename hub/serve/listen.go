@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
 // onTaken takes an agent's answer to a dispatch or a probe. The subject names the hold and the agent, so they
 // are known even when the answer is the server's own: that nobody listens.
 func (s *Server) onTaken(m bus.Msg) {
-	absent := len(m.Data) == 0 && m.Header.Get("Status") == strconv.Itoa(noResponders)
+	absent := len(m.Data) == 0 && m.Header.Get("Status") == noResponders
 	agent := bus.LastToken(m.Subject)
 	place := bus.Taken(m.Subject, s.cfg.Domain, agent)
 	if place == probePlace {
@@ -137,7 +136,7 @@ func (s *Server) onTaken(m bus.Msg) {
 }
 
 // noResponders is the status of the server's own answer to a request that nobody hears.
-const noResponders = 503
+const noResponders = "503"
 
 // completions hears what agents say of what they served. Only the form is judged here. The Node judges the
 // content, since the agent must get an answer.
