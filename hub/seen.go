@@ -3,7 +3,6 @@ package hub
 // The hub as its rooms see it, where they tell it or ask it something.
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -126,12 +125,9 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 // Ended teaches by an ended hold, and frees its agent's slot, which it had unless its agent never took it.
 func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	h := x.of(s)
-	a, t, ran, first := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent), time.Duration(0)
+	a, t, ran := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent)
+	first, queued := h.Expected.Times(how.Account, ran)
 	x.stats.Ended(&h.Rec, how)
-	if how.Account != nil {
-		first = forecast.Believed(max(0, how.Account.TTFTUS), ran)
-	}
-	queued := h.Expected.InQueue(cmp.Or(first, ran), first > 0)
 	switch c := how.Capture; {
 	case how.Event == "": // it was heard when it ended
 	case c == nil:

@@ -79,7 +79,7 @@ func (n waiters) watched(w *regime.Watch) {
 		k := min(a.Load(n.turn.Nano()).Waiting, len(a.Runs))
 		for _, h := range n.holds(a)[len(a.Runs)-k:] {
 			if h.Expected.First > 0 && !h.Whose.Own() {
-				queued := h.Expected.InQueue(now.Sub(h.Sent), false)
+				_, queued := h.Expected.Times(nil, now.Sub(h.Sent))
 				w.Waits(h.Sent.Sub(h.Whose.Arrived)+queued, now.Sub(h.Sent)-queued, h.Expected.First, 1)
 			}
 		}

@@ -277,18 +277,22 @@ func Believed(us int64, since time.Duration) time.Duration {
 	return min(time.Duration(us)*time.Microsecond, since+clocksDiffer)
 }
 
-// InQueue is how long the task was in its engine's own queue, of the time until its first token came, or so
-// far, if none has.
-func (x *Expected) InQueue(in time.Duration, came bool) time.Duration {
+// Times are how long the task's first token took, by its agent's account, 0 where none came yet, and how long
+// of that, or so far, the task was in its engine's own queue.
+func (x *Expected) Times(c *bus.Completion, ran time.Duration) (first, queued time.Duration) {
+	if c != nil {
+		first = Believed(max(0, c.TTFTUS), ran)
+	}
 	switch {
 	case x.Queued == 0:
-		return 0
 	case x.Waited > 0:
-		return min(in, x.Waited)
-	case !came: // no other has left it a slot
-		return in
+		queued = min(cmp.Or(first, ran), x.Waited)
+	case first == 0: // no other has left it a slot
+		queued = ran
+	default:
+		queued = max(0, first-x.TTFT)
 	}
-	return max(0, in-x.TTFT)
+	return first, queued
 }
 
 // Answered is the outcome of a task that was sent to an agent.
