@@ -34,8 +34,7 @@ func CodeOf(err error) Code {
 
 // MessageOf returns the message of the first Error in err's chain, and all that any other error says.
 func MessageOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message
 	}
 	return err.Error()

@@ -41,7 +41,9 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 			each: load{32, max(c.MaxOpenBytesPerClient, bus.MaxLarge)}},
 		ends:     ends{clients: map[string]int{}},
 		sessions: bounded.New[string, uint64, string](mostSessions, 0),
-		ids:      bounded.New[string, uint64, string](mostSessions, 0), stats: newStats(),
+		ids:      bounded.New[string, uint64, string](mostSessions, 0),
+		stats: Stats{Refused: map[bus.Code]uint64{}, Domains: map[string]uint64{}, Hubs: map[string]uint64{},
+			Quoted: map[bus.Code]uint64{}, Ended: map[bus.Code]uint64{}},
 	}
 }
 

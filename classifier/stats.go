@@ -31,11 +31,6 @@ type Stats struct {
 	Selling []string `json:"selling"`
 }
 
-func newStats() Stats {
-	return Stats{Refused: map[bus.Code]uint64{}, Domains: map[string]uint64{}, Hubs: map[string]uint64{},
-		Quoted: map[bus.Code]uint64{}, Ended: map[bus.Code]uint64{}}
-}
-
 // Stats is a snapshot of what the desk counted, and of the market as the door sees it.
 func (d *Desk) Stats(t *Table, now time.Time) Stats {
 	s := d.stats

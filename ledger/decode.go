@@ -214,7 +214,7 @@ func (d *decoder) epoch(r *Record) {
 			r.Epoch.Tariff, err = market.DecodeTariff(tariff)
 		}
 	} else {
-		r.Epoch.Use = d.use()
+		r.Epoch.Use = market.ClassUse{Slots: listed(d, 1, d.Int), Peak: d.Int()}
 	}
 	if err != nil {
 		d.Fail(err.Error())
@@ -284,11 +284,6 @@ func (d *decoder) positive() int64 {
 		return 0
 	}
 	return int64(x)
-}
-
-// use reads how a class went.
-func (d *decoder) use() market.ClassUse {
-	return market.ClassUse{Slots: listed(d, 1, d.Int), Peak: d.Int()}
 }
 
 // listed reads a count, and then that many of at least least bytes each; nil for none.

@@ -286,8 +286,7 @@ func (e *Engine) why(outer, ctx context.Context, doing string, err error) error 
 	if errors.As(context.Cause(ctx), &own) || errors.As(err, &own) {
 		return own
 	}
-	var told toldError
-	if errors.As(err, &told) {
+	if told, ok := errors.AsType[toldError](err); ok {
 		return told.error
 	}
 	return failed(doing, err)

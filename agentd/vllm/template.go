@@ -266,8 +266,7 @@ func (e *Engine) count(ctx context.Context, r agentd.Request) (int, error) {
 		return 0, &agentd.EngineError{Code: bus.CodeBadRequest, Message: "counting the prompt", Err: err}
 	}
 	ids, err := e.tokenize(ctx, r, body)
-	var own *agentd.EngineError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*agentd.EngineError](err); ok {
 		refused := *own
 		refused.Message = "the prompt could not be counted"
 		if own.Status > 0 {

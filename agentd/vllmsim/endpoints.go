@@ -86,7 +86,7 @@ func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	ok := len(s.engine.all()) == 0 && s.engine.Cache.Reset()
 	if v := s.engine.events; ok && v != nil {
-		v.cleared() // published with the next step, as a real server does
+		v.event(member{"type", "AllBlocksCleared"}) // published with the next step, as a real server does
 	}
 	s.mu.Unlock()
 	answer(w, 200, map[string]bool{"success": ok})

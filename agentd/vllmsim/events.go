@@ -104,8 +104,6 @@ func (v *events) removed(hash uint64) {
 		member{"medium", "GPU"}, member{"group_idx", 0})
 }
 
-func (v *events) cleared() { v.event(member{"type", "AllBlocksCleared"}) }
-
 // stored adds blocks; a salt is said of the first block of a prompt, an adapter of all.
 func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []uint32, salt, adapter string,
 	number int32) {

@@ -308,8 +308,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem)
 		b.Grow(int(n) + bytes.MinRead) // what the header promises, within the limit, at once
 	}
 	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, &problem{413, fmt.Sprintf("The body is larger than %d bytes.", large.Limit),
 			"Request Entity Too Large", ""}
 	}

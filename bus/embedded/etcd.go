@@ -168,7 +168,8 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 	e := &Etcd{etcd: running, Client: v3client.New(running.Server), stop: stop, tended: make(chan struct{})}
 	tend := &tender{etcd: running.Server, limits: limits, log: config.Log}
 	if l != nil {
-		tend.guard = newGuard(limits, running.Server, secure != nil, config.Log)
+		tend.guard = &guard{limits: limits, etcd: running.Server, named: secure != nil, log: config.Log,
+			members: map[string]*member{}}
 		e.door = openDoor(tend.guard, l, secure)
 	}
 	go func() {

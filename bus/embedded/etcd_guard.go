@@ -39,10 +39,6 @@ type guard struct {
 	byAddress sync.Map // connections of members
 }
 
-func newGuard(limits EtcdLimits, etcd *etcdserver.EtcdServer, named bool, log *slog.Logger) *guard {
-	return &guard{limits: limits, etcd: etcd, named: named, log: log, members: map[string]*member{}}
-}
-
 // member counts what one name holds of the server.
 type member struct {
 	name  string

@@ -84,8 +84,7 @@ func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time
 // passing reports whether an error may go away by itself: etcd is out of reach, or has no leader.
 func passing(err error) bool {
 	code := status.Code(err)
-	var known rpctypes.EtcdError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = known.Code()
 	}
 	switch code {

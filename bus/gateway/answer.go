@@ -154,8 +154,7 @@ const lastWord = 2 * time.Second
 
 // cost notes the payment for a task that has failed.
 func (a *answer) cost(i int, err error) {
-	var said *client.Refusal
-	if errors.As(err, &said) {
+	if said, ok := errors.AsType[*client.Refusal](err); ok {
 		a.ended(i, &said.Result)
 	}
 }

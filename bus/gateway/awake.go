@@ -30,8 +30,6 @@ const (
 	keysWithin = 2 * time.Second
 )
 
-func newAwake(log *slog.Logger) *awake { return &awake{anew: make(chan func(), 1), log: log} }
-
 // look notes that the process runs. It returns what is closed once keys are good again; nil: they are.
 func (a *awake) look(now time.Time) <-chan struct{} {
 	a.mu.Lock()

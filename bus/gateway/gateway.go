@@ -110,8 +110,8 @@ func New(c Config, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
-		lines: sight.NewLines(d.Log, c.Requests),
+	s := &Server{c: c, proxies: proxies, d: d, keys: newKeyring(c, d.Log),
+		awake: &awake{anew: make(chan func(), 1), log: d.Log}, lines: sight.NewLines(d.Log, c.Requests),
 		ready: make(chan struct{}),
 		hubs:  map[string]heard{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),

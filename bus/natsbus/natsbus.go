@@ -150,7 +150,8 @@ func Connect(config Config) (*Bus, error) {
 			bus.RedactError(err), config.hint(err))
 	}
 	b.nc = nc
-	b.requests.init(bus.LastToken(nc.NewInbox()))
+	b.requests.own = bus.LastToken(nc.NewInbox())
+	b.requests.waiting, b.requests.inboxes = map[string]waiter{}, map[string]string{}
 	b.reconnected()
 	return b, nil
 }

@@ -24,10 +24,6 @@ type requests struct {
 // waiter is given the one answer to a request, and does not wait.
 type waiter func(bus.Msg, error)
 
-func (r *requests) init(own string) {
-	r.own, r.waiting, r.inboxes = own, map[string]waiter{}, map[string]string{}
-}
-
 // Request fails with ErrDisconnected if the connection is lost while it waits: whether the request has
 // arrived is then unknown. Where the connection is known to be lost it fails with ErrNotSent.
 func (b *Bus) Request(ctx context.Context, m bus.Msg) (answer bus.Msg, err error) {

@@ -58,8 +58,7 @@ func DecodeFetching(data []byte, header bus.Header, client string, key []byte,
 }
 
 func asError(err error) *bus.Error {
-	var e *bus.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*bus.Error](err); ok {
 		return e
 	}
 	return refusal(bus.CodeBadRequest, "%v", err)

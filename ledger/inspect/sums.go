@@ -142,7 +142,9 @@ func (q *Sums) Sum(ctx context.Context, sources []*Source) ([]Sum, error) {
 		return nil, s.asked[i].unknown()
 	}
 	out := make([]Sum, 0, len(s.groups))
-	for _, k := range slices.SortedFunc(maps.Keys(s.groups), compareParts) {
+	for _, k := range slices.SortedFunc(maps.Keys(s.groups), func(a, b [mostParts]string) int {
+		return slices.Compare(a[:], b[:])
+	}) {
 		out = append(out, *s.groups[k])
 	}
 	return out, nil
@@ -155,8 +157,6 @@ func (q *Sums) lacks(hub string, sources []*Source) {
 		q.Missing = append(q.Missing, strings.Clone(hub))
 	}
 }
-
-func compareParts(a, b [mostParts]string) int { return slices.Compare(a[:], b[:]) }
 
 func (q *Sums) valid() error {
 	if len(q.By) == 0 || len(q.By) > mostParts {

@@ -194,8 +194,7 @@ func (j *Journal) Restore(r ledger.Replica) error {
 	j.snap = nil
 	begin := time.Now()
 	now, frames, err := j.feed(r, s, math.MaxUint64, j.progress())
-	var misfit *misfit
-	if errors.As(err, &misfit) {
+	if _, ok := errors.AsType[*misfit](err); ok {
 		j.ignored(s.path, err)
 		j.from = 0
 		now, frames, err = j.feed(r, nil, math.MaxUint64, j.progress())

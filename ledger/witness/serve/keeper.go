@@ -398,24 +398,6 @@ func (k *Keeper) Unready() string {
 	return fmt.Sprintf("%s%s: they are in %s", all[0], more, k.cfg.State)
 }
 
-// Stats says how far the journal is signed, and cosigned by the witness that is farthest, in records.
-type Stats struct {
-	Signed   int64 `json:"signed"`
-	Cosigned int64 `json:"cosigned"`
-}
-
-// Stats returns them; nil where nothing is signed.
-func (k *Keeper) Stats() *Stats {
-	if k == nil {
-		return nil
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := &Stats{}
-	s.Signed, s.Cosigned = k.party.Progress()
-	return s
-}
-
 // what an operator sees of how a journal is signed; label journal is its name
 var (
 	families = metrics.Set{Labels: []string{"journal"}}

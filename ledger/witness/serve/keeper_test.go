@@ -418,7 +418,7 @@ func TestNoKeeper(t *testing.T) {
 	k.Hear("a", nil)
 	k.Alone()
 	why, _ := k.Stands()
-	if k.Say("a") != nil || why != "" || k.Unready() != "" || k.Stats() != nil || k.Close() != nil {
+	if k.Say("a") != nil || why != "" || k.Unready() != "" || k.Close() != nil {
 		t.Error("it does something")
 	}
 }
