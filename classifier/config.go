@@ -80,9 +80,7 @@ func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	id := func(field, v string) {
-		if err := bus.CheckID(field, v); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, bus.CheckID(field, v))
 	}
 	id("id", c.ID)
 	if len(c.SessionKey) > 256 {
@@ -118,9 +116,7 @@ func (c Config) Validate() error {
 	} {
 		errs = append(errs, bus.CheckBounds(d.name, d.v, time.Nanosecond, 24*time.Hour))
 	}
-	if err := c.Requests.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, c.Requests.Validate())
 	return errors.Join(errs...)
 }
 

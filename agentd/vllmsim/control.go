@@ -75,10 +75,8 @@ func (s *Server) Restart(boot time.Duration) error {
 	if addr == "" {
 		return nil
 	}
-	timer := time.NewTimer(boot)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(boot):
 	case <-s.quit:
 		return nil
 	}
@@ -89,9 +87,8 @@ func (s *Server) Restart(boot time.Duration) error {
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return err
 		}
-		timer.Reset(listensWithin / 50)
 		select {
-		case <-timer.C:
+		case <-time.After(listensWithin / 50):
 		case <-s.quit:
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd/vllmsim/kv"
 	"souk/agentd/vllmsim/sched"
+	"souk/bus/follow"
 )
 
 // sequence is one answer in the making. A request with n > 1 or several prompts is several sequences.
@@ -57,12 +58,7 @@ type limits struct {
 }
 
 // signal says that there is something new.
-func (s *sequence) signal() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
+func (s *sequence) signal() { follow.Nudge(s.ready) }
 
 func (s *sequence) output() int { return len(s.tokens) - s.prompt }
 

@@ -190,12 +190,10 @@ func (s *Server) run() {
 		} else {
 			d := time.Duration(float64(wake.Sub(s.now())) / s.cfg.Speedup)
 			if d <= 0 {
-				select {
-				case <-s.quit:
+				if follow.Closed(s.quit) {
 					return
-				default:
-					continue
 				}
+				continue
 			}
 			timer.Reset(d)
 			wait = timer.C
@@ -210,12 +208,7 @@ func (s *Server) run() {
 }
 
 // wake tells run that there is something to do.
-func (s *Server) wake() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
-}
+func (s *Server) wake() { follow.Nudge(s.kick) }
 
 func (s *Server) routes() {
 	handle := func(pattern string, f http.HandlerFunc) { s.mux.HandleFunc(pattern, f) }

@@ -134,9 +134,7 @@ func (c *config) Complete() error {
 	}
 	var errs []error
 	found, err := c.Discover.complete(c.Agentd)
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, err)
 	c.Discover.numbers = found
 	if len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0 {
 		errs = append(errs, errors.New("agents: none: write one for each engine, or under discover.agent "+

@@ -335,9 +335,7 @@ func (l Log) logger(w io.Writer) *slog.Logger {
 func (c *Common) complete(drain time.Duration) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := c.Health.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, c.Health.Validate())
 	var level slog.Level
 	if level.UnmarshalText([]byte(c.Log.Level)) != nil {
 		wrong("log.level: %q: write debug, info, warn or error", c.Log.Level)

@@ -170,18 +170,14 @@ func (c Config) Validate() error {
 			"an SSH tunnel, or run its parts as processes, with `souk infra`", err)
 	}
 	g, err := c.gateway()
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, err)
 	if at := c.HTTPAddress(); at != "" {
 		err := daemon.CheckLoopback(at)
 		if err != nil && !(errors.Is(err, daemon.ErrRemote) && g.BeyondLoopback()) {
 			bad("http: %w: give gateway.tls, or gateway.proxies that stand before it", err)
 		}
 	}
-	if err := c.Health.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, c.Health.Validate())
 	if !(c.Speedup > 0 && c.Speedup <= 1e6) {
 		bad("speedup: %v, want above 0 and at most a million", c.Speedup)
 	}
@@ -193,9 +189,7 @@ func (c Config) Validate() error {
 	labels := map[string]string{}
 	for i, d := range c.Domains {
 		where := fmt.Sprintf("domains[%d]", i)
-		if err := bus.CheckID(where+".name", d.Name); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, bus.CheckID(where+".name", d.Name))
 		if domains[d.Name] {
 			bad("%s.name: %q is there twice", where, d.Name)
 		}
@@ -219,9 +213,7 @@ func (c Config) Validate() error {
 	agents := map[string]bool{}
 	for i, a := range c.Agents {
 		where := fmt.Sprintf("agents[%d]", i)
-		if err := bus.CheckID(where+".id", a.ID); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, bus.CheckID(where+".id", a.ID))
 		if agents[a.ID] {
 			bad("%s.id: %q is there twice: an agent's id is its own", where, a.ID)
 		}
@@ -229,15 +221,13 @@ func (c Config) Validate() error {
 		errs = append(errs, a.validate(where, domains)...)
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.Clients)) {
-		if err := bus.CheckID("clients", id); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, bus.CheckID("clients", id))
 		if c.Clients[id] <= 0 {
 			bad("clients: %s: a deposit is above 0", id)
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	for i, d := range c.Domains { // the hub itself judges its settings
 		if h, err := c.hub(d); err != nil {
@@ -246,13 +236,9 @@ func (c Config) Validate() error {
 			bad("domains[%d], or hub of all: %w", i, err)
 		}
 	}
-	if _, err := c.node(); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := c.treasury(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, node := c.node()
+	_, treasury := c.treasury()
+	return errors.Join(append(errs, node, treasury)...)
 }
 
 func (a Agent) validate(where string, domains map[string]bool) []error {

@@ -57,7 +57,11 @@ func (s *sheet) add(cells ...any) {
 func (s *sheet) end() {
 	switch s.format {
 	case "json":
-		writeJSON(s.w, s.objects())
+		list := make([]object, len(s.rows))
+		for i, r := range s.rows {
+			list[i] = object{s.columns, r}
+		}
+		writeJSON(s.w, list)
 		return
 	case "ndjson", "csv":
 		s.csv.Flush()
@@ -118,14 +122,6 @@ func isNumber(v any) bool {
 type object struct {
 	names  []string
 	values []any
-}
-
-func (s *sheet) objects() []object {
-	list := make([]object, len(s.rows))
-	for i, r := range s.rows {
-		list[i] = object{s.columns, r}
-	}
-	return list
 }
 
 // MarshalJSON implements json.Marshaler.
