@@ -156,7 +156,7 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 		a.Kept(h.Rec.Client, h.Rec.Task, kept)
 	}
 	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
-	a.Forecast.Ended(&h.Expected)
+	a.Forecast.Cache.Ended(h.Expected.Run)
 	x.fleet.End(&a.Agent, h.Rec.Client, h.Rec.Task)
 	for _, next := range x.holds(a) {
 		if next != nil && next.Expected.Queued > 0 && next.Expected.Waited == 0 { // it has the slot
@@ -226,7 +226,7 @@ func (p payers) Bounded(client, id string, most market.Credits) market.Credits {
 	t := p.admission.Find(client, id)
 	t.Bound(most)
 	p.meeting.SetTerms(t) // what was said of terms is as good as before
-	return t.Cap()
+	return t.Terms.Cap()
 }
 
 // Funded lets a task wait for a slot.

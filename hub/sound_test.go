@@ -138,7 +138,7 @@ func (n *Node) Gains(m bus.Task, came time.Time,
 			if a.Forecast.Half(ttft) > t.Deadline.Sub(n.turn.Now()) {
 				continue
 			}
-			value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
+			value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Terms.Cap())
 			keeps := max(a.Service().Own(), e.Prefill) + time.Duration(len(a.Runs))*e.Prefill
 			if x := value - e.Cost - n.cfg.Fee - price(a.ID(), keeps); x > best {
 				best, cost = x, e.Cost+n.cfg.Fee

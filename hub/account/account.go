@@ -97,6 +97,9 @@ type client struct {
 	idle     turn.Timer
 }
 
+// nobody is a client that has nothing here.
+var nobody client
+
 // New returns the room of a hub. From now on each frame carries its mark of the treasury's journal.
 func New(t *turn.Turn, at Times, tasks Tasks) *Room {
 	r := &Room{turn: t, times: at, tasks: tasks, clients: map[string]*client{},
@@ -229,18 +232,12 @@ func (r *Room) available(name string) market.Credits {
 
 // Reserved returns the sum of a client's money reserved for tasks that wait: it is not held yet.
 func (r *Room) Reserved(name string) market.Credits {
-	if p := r.clients[name]; p != nil {
-		return p.reserved
-	}
-	return 0
+	return cmp.Or(r.clients[name], &nobody).reserved
 }
 
 // Awaiting counts the tasks of a client that wait for money.
 func (r *Room) Awaiting(name string) int {
-	if p := r.clients[name]; p != nil {
-		return len(p.awaiting)
-	}
-	return 0
+	return len(cmp.Or(r.clients[name], &nobody).awaiting)
 }
 
 // RefuseAwaiting refuses every task that awaits money.

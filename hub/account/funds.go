@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -133,11 +134,7 @@ func (r *Room) Answered(m *bus.FundsReply) error {
 }
 
 // Admit lets those of a client's tasks that can be funded now wait for a slot, first come first.
-func (r *Room) Admit(name string) {
-	if p := r.clients[name]; p != nil {
-		r.admit(p)
-	}
-}
+func (r *Room) Admit(name string) { r.admit(cmp.Or(r.clients[name], &nobody)) }
 
 func (r *Room) admit(p *client) {
 	for len(p.awaiting) > 0 && p.awaiting[0].need.Wanted <= r.available(p.name) {

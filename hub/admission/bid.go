@@ -11,7 +11,7 @@ import (
 // Bid holds a task's worth to its client, and the most it pays: as the client says, or by [Terms].
 type Bid struct {
 	Terms  market.Terms     // of the task
-	usual  market.Terms     // the terms of a client that names none
+	Usual  market.Terms     // the terms of a client that names none
 	stake  market.Credits   // the worth, however little may be paid for it
 	most   market.Credits   // all that its client can spend on it; 0: no bound
 	spent  market.Judged    // terms by which its seconds cost in a round
@@ -35,9 +35,9 @@ func Fixed(terms market.Terms) Bid { return Bid{Terms: terms} }
 // pays at most what its hold has room for.
 func (b *Bid) Set(d *Terms, m *bus.Task, x Reference) error {
 	b.by = x
-	b.usual = d.Of(x.Card, x.Usual)
-	b.usual.MaxPrice = market.MaxWorth
-	b.Terms = b.usual
+	b.Usual = d.Of(x.Card, x.Usual)
+	b.Usual.MaxPrice = market.MaxWorth
+	b.Terms = b.Usual
 	if w := m.Terms.Worth; w != nil && *w != 0 {
 		b.Terms.Worth, b.Terms.Patience, b.Terms.MaxPrice = *w, d.Patience(), 0
 	}
@@ -76,14 +76,10 @@ func (b *Bid) Stale(usual market.Credits, joins uint64) bool {
 
 // Stated judges quotes by the terms of the task, and Usually by the hub's default terms.
 func (b *Bid) Stated() *market.Judged  { return b.valued[0].As(&b.Terms) }
-func (b *Bid) Usually() *market.Judged { return b.valued[1].As(&b.usual) }
+func (b *Bid) Usually() *market.Judged { return b.valued[1].As(&b.Usual) }
 
 // Lasts returns how long the task is worth more than it costs, as of the last survey of agents.
 func (b *Bid) Lasts() time.Duration { return b.Stated().Lasts(b.beyond, 0) }
-
-// Cap returns the most that the task pays, and UsualCap the same by default terms.
-func (b *Bid) Cap() market.Credits      { return b.Terms.Cap() }
-func (b *Bid) UsualCap() market.Credits { return b.usual.Cap() }
 
 // Second returns the cost of a second to it in a round, once in line for so many whole seconds: those who
 // came together stay equals, and their turns count.

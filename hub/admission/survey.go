@@ -43,7 +43,7 @@ func (s *Survey) May(o estimate.Obstacle, context, tokens int) bool {
 // Offers takes in the estimate at an agent that may serve the task in time.
 func (s *Survey) Offers(e *estimate.Estimate, ttft time.Duration) {
 	s.timely = true
-	value := e.Value(s.bid.Stated(), ttft, s.bid.Cap())
+	value := e.Value(s.bid.Stated(), ttft, s.bid.Terms.Cap())
 	w := value - e.Cost - s.fee
 	if w < 0 {
 		if do := s.bid.least(e, ttft, s.fee); do > 0 && (s.short == 0 || do < s.short) {
@@ -52,8 +52,8 @@ func (s *Survey) Offers(e *estimate.Estimate, ttft time.Duration) {
 		return
 	}
 	s.best = max(s.best, w)
-	s.need.Wanted = max(s.need.Wanted, market.Reserve(e.Worst, value, e.Cost, s.bid.Cap()))
-	s.need.Worst = min(s.need.Worst, market.Reserve(e.Worst, e.Cost, e.Cost, s.bid.Cap()))
+	s.need.Wanted = max(s.need.Wanted, market.Reserve(e.Worst, value, e.Cost, s.bid.Terms.Cap()))
+	s.need.Worst = min(s.need.Worst, market.Reserve(e.Worst, e.Cost, e.Cost, s.bid.Terms.Cap()))
 	s.need.Least = min(s.need.Least, max(e.Floor, e.Cost)+s.fee)
 }
 
@@ -70,11 +70,11 @@ func (s *Survey) Verdict(t *turn.Turn, m *bus.Task) (estimate.Need, *bus.Result)
 	case s.short > 0 && !s.prompt:
 		no = t.Refusal(m, bus.CodeNotWorthIt, 0,
 			"max_price %s credits is below what it is expected to cost, %s credits or more: offer at least that",
-			s.bid.Cap(), s.short)
+			s.bid.Terms.Cap(), s.short)
 	case s.short > 0:
 		no = t.Refusal(m, bus.CodeNotWorthIt, 0,
 			"max_price %s credits does not cover the prompt, whose bytes may be so many tokens that it costs "+
-				"%s credits: offer at least that", s.bid.Cap(), s.short)
+				"%s credits: offer at least that", s.bid.Terms.Cap(), s.short)
 	default:
 		x := s.bid.Terms
 		no = t.Refusal(m, bus.CodeNotWorthIt, 0,

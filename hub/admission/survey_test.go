@@ -98,12 +98,12 @@ func TestWhetherAnyAgentEverCould(t *testing.T) {
 			if c.code != "" {
 				return
 			}
-			value := cheap.Value(bid.Stated(), 10*time.Millisecond, bid.Cap())
+			value := cheap.Value(bid.Stated(), 10*time.Millisecond, bid.Terms.Cap())
 			if got, want := bid.Lasts(), bid.Stated().Lasts(value-milli, 0); got != want {
 				t.Errorf("it is worth more than it costs for %v, want %v", got, want)
 			}
 			if need.Wanted < need.Worst || need.Worst < need.Least || need.Least != milli ||
-				need.Worst != 3*milli || need.Wanted > bid.Cap() {
+				need.Worst != 3*milli || need.Wanted > bid.Terms.Cap() {
 				t.Errorf("it needs %+v", need)
 			}
 		})
@@ -160,7 +160,7 @@ func TestWhatThereIsToPayWithBoundsABid(t *testing.T) {
 	free, second := set(), bid.Second(0)
 	bid.Bound(10 * milli)
 	poor := set()
-	if poor.Worth != free.Worth || bid.Cap() != 10*milli || bid.Second(0) >= second {
+	if poor.Worth != free.Worth || bid.Terms.Cap() != 10*milli || bid.Second(0) >= second {
 		t.Errorf("terms %+v, and with a hundredth to spend %+v; a second costs %s, then %s", free, poor, second,
 			bid.Second(0))
 	}
@@ -171,7 +171,7 @@ func TestWhatThereIsToPayWithBoundsABid(t *testing.T) {
 		t.Error("it is stale while nothing changed, or not when something has")
 	}
 	bid = admission.Fixed(market.Terms{Worth: milli, Delta: 1, Patience: time.Second})
-	if !bid.Stale(milli, 3) || bid.Cap() != milli {
+	if !bid.Stale(milli, 3) || bid.Terms.Cap() != milli {
 		t.Errorf("a bid of the hub's own: %+v", bid.Terms)
 	}
 }

@@ -265,9 +265,6 @@ func (a *Agent) computes(tokens, cached int) (takes, counts time.Duration) {
 	return line, line
 }
 
-// Ended says that a task has ended at an agent.
-func (a *Agent) Ended(x *Expected) { a.Cache.Ended(x.Run) }
-
 // clocksDiffer bounds how much longer something may take by an agent's clock than by the hub's.
 const clocksDiffer = time.Second
 

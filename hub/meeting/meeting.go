@@ -226,7 +226,7 @@ func (r *Room) NewHold(t *Task, in *market.Round, slot int, aw *market.Award) *H
 	h.Rec = ledger.Hold{
 		Client: t.Client, Task: t.ID, Attempt: t.Msg.Attempt, Agent: a.ID(), Model: a.Reg().Model,
 		Round: in.Number, Slot: slot, Kind: bus.DispatchTask, Request: t.Msg.Request, Key: t.Msg.Key,
-		Amount: market.Hold(aw.Premium, e.Worst, min(t.Cap(), t.Most)), Tags: t.Msg.Tags,
+		Amount: market.Hold(aw.Premium, e.Worst, min(t.Terms.Cap(), t.Most)), Tags: t.Msg.Tags,
 		Premium: aw.Premium, Fee: r.cfg.Fee, Quoted: aw.Cost, Tariff: a.Seller().Tariff, Settle: r.cfg.Settle,
 		Price:  a.Reg().Price,
 		Prompt: e.Prompt, Cached: e.Cached, Output: e.Output, MaxTokens: e.MaxTokens,

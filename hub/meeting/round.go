@@ -218,9 +218,9 @@ func (r *Room) Aside(now time.Time, with func(own *Room, now time.Time)) {
 // those that are free and those to come, at the slot prices of that plan; or why it would be given nothing.
 func (r *Room) Quote(t *Task, waiting int) (all []bus.ModelQuote, no *bus.Result) {
 	r.Open()
-	q := round.Inquiry{Task: r.waiter(t, nil), Usual: t.Usually(), UsualMost: t.UsualCap(), Fee: r.cfg.Fee,
-		Waiting: waiting}
-	q.Task.Most = t.Cap()
+	q := round.Inquiry{Task: r.waiter(t, nil), Usual: t.Usually(), UsualMost: t.Bid.Usual.Cap(),
+		Fee: r.cfg.Fee, Waiting: waiting}
+	q.Task.Most = t.Terms.Cap()
 	x := admission.NewSurvey(&t.Bid, r.cfg.Fee, false)
 	r.Plan.Ask(&q, &r.From, r.prices)
 	model := func(k int32) string { return r.Agents[k].Reg().Model }
@@ -254,13 +254,13 @@ func (r *Room) charge(t *Task, x *round.Quote) bus.QuotePrice {
 	c := bus.QuotePrice{
 		Min:      r.Sheet.Classes[x.Agent].Cost(e.Prompt, e.Cached, min(1, e.Output)) + r.cfg.Fee,
 		Expected: e.Cost + x.Price + x.Charge,
-		Max:      market.Reserve(e.Worst, value, e.Cost, t.Cap()),
+		Max:      market.Reserve(e.Worst, value, e.Cost, t.Terms.Cap()),
 	}
 	if r.cfg.Settle == market.SettleQuoted { // whatever it turns out to use
 		c.Min = e.Cost + r.cfg.Fee
 	}
 	if c.Max = max(c.Max, c.Expected, c.Min); x.Wins { // perhaps elsewhere: it pays no more
-		c.Max = min(c.Max, t.Cap())
+		c.Max = min(c.Max, t.Terms.Cap())
 	}
 	c.Max = min(c.Max, market.MaxCredits)
 	c.Min = min(c.Min, c.Max)
