@@ -120,11 +120,11 @@ func (r *Room) Goes(t *Task, a *Agent) bool { return t.obstacle(a, r.Of(a)) == e
 func (r *Room) Fit(t *Task) {
 	t.Least = 0
 	short, whole, longest := false, math.MaxInt, 0
-	var last *Class
+	told := make(classes, 0, 16)
 	for _, a := range r.agents {
 		c := r.Of(a)
-		if c != last && a.Stays() && t.obstacle(a, c) == estimate.None {
-			last = c
+		if !slices.Contains(told, c) && a.Stays() && t.obstacle(a, c) == estimate.None {
+			told = told.with(c)
 			context, prompt := cmp.Or(c.Context, math.MaxInt), c.Line.Tokens(t.Prompt.Tokens)+t.Carried
 			if longest = max(longest, context); c.Pools == "" && // a guess at the most, as in Bound
 				(prompt*5/4+64 >= context || bus.AnswerRoom(c.Context, prompt) < t.MaxTokens) {
@@ -162,13 +162,18 @@ func (a *Agent) expect(c *Class, p *bus.Prompt, depth int32) (h estimate.Held) {
 	return h
 }
 
+// classes are the first that were looked at, as many as there is room for, and the last.
+type classes []*Class
+
+func (x classes) with(c *Class) classes { return append(x[:min(len(x), cap(x)-1)], c) }
+
 // Reach shows what a task would need and cost on the agents that may serve it, if anybody looks; may hears of
 // each what keeps it from there, its context, and the tokens that it expects in the prompt. Of a class's
 // agents that hold nothing one tells all.
 func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(*Agent, *estimate.Estimate)) {
 	r.depths = r.Prefixes.Depths(r.depths, t.Prompt.Prefixes)
-	told := make([]*Class, 0, 16) // the first that were looked at, and the last
+	told := make(classes, 0, 16)
 	// whether something else than its class may keep it from an agent
 	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
 	for _, a := range r.agents {
@@ -178,7 +183,7 @@ func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, 
 				continue
 			}
 			if a.Joined() {
-				told = append(told[:min(len(told), cap(told)-1)], c)
+				told = told.with(c)
 			}
 		}
 		held := a.expect(c, t.Prompt, depth)
@@ -193,14 +198,14 @@ func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, 
 // cheapest with nothing cached and an answer as long as is expected, a flat fee included; 0: there is none.
 func (r *Room) Card(now int64, t *Task, fee market.Credits) (best float64, card market.Credits) {
 	card = -1
-	var last *Class
+	told := make(classes, 0, 16)
 	for _, a := range r.agents {
 		c := r.Of(a)
-		if c == last || !a.Joined() || t.Model != "" && t.Model != c.Model || c.cuts(t) ||
+		if slices.Contains(told, c) || !a.Joined() || t.Model != "" && t.Model != c.Model || c.cuts(t) ||
 			!bus.Serves(c.Pools, t.Kind) {
 			continue
 		}
-		last, best = c, max(best, c.Quality(t.Domain))
+		told, best = told.with(c), max(best, c.Quality(t.Domain))
 		at := c.Cost(c.Line.Tokens(t.Prompt.Tokens), 0, r.Answer(now, t, c)) + fee
 		if card < 0 || at < card {
 			card = at
