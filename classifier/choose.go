@@ -57,7 +57,7 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 		if slices.Contains(tried, h.Entry.Domain) || h.blocked(c, w, needs, now) != "" {
 			continue
 		}
-		if o := h.offer(c, w, worth); at < 0 || o.better(best) {
+		if o := h.offer(w, worth); at < 0 || o.better(best) {
 			best, at = o, i
 		}
 	}
@@ -181,7 +181,7 @@ func (h *Hub) rank(w *Want) int {
 }
 
 // offer returns the best offer of the hub's models.
-func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
+func (h *Hub) offer(w *Want, worth market.Credits) offer {
 	o := offer{rank: h.rank(w), utility: -market.MaxCredits, gives: w.OutputTokens}
 	st := h.Status
 	if st == nil {

@@ -116,9 +116,9 @@ func (a *agent) lacking(info *agentd.Info) {
 
 // run serves until ctx ends, and drains.
 func (a *agent) run(ctx context.Context) error {
-	info, err := a.await(ctx)
-	if err != nil || ctx.Err() != nil {
-		return err
+	info := a.await(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
 	left, err := a.openSpool()
 	if err != nil {
@@ -200,8 +200,8 @@ func (a *agent) run(ctx context.Context) error {
 	return fatal
 }
 
-// await waits until the engine is ready and serves the model.
-func (a *agent) await(ctx context.Context) (agentd.Info, error) {
+// await waits until the engine is ready and serves the model, or ctx ends.
+func (a *agent) await(ctx context.Context) agentd.Info {
 	pause := 50 * time.Millisecond
 	for n := 0; ; n++ {
 		info, err := a.engine.Info(ctx)
@@ -213,7 +213,7 @@ func (a *agent) await(ctx context.Context) (agentd.Info, error) {
 				info.Version, "models", info.Models)
 			a.lacking(&info)
 			a.looked(nil)
-			return info, nil
+			return info
 		}
 		a.looked(err)
 		if n%20 == 5 { // after a few seconds, then every minute or so
@@ -221,7 +221,7 @@ func (a *agent) await(ctx context.Context) (agentd.Info, error) {
 				bus.RedactError(err))
 		}
 		if !follow.Pause(ctx, follow.Jitter(pause)) {
-			return agentd.Info{}, nil
+			return agentd.Info{}
 		}
 		pause = min(2*pause, 3*time.Second)
 	}

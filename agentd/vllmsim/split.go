@@ -29,7 +29,7 @@ func nextPiece(s string) int {
 	case lineEnd:
 		return n + run(s[n:], lineEnd, 1<<30)
 	case blank:
-		return blankPiece(s, c, n)
+		return blankPiece(s, n)
 	}
 	if l := run(s[n:], letter, 1<<30); l > 0 {
 		return n + l // one mark sticks to the letters behind it: (word
@@ -54,7 +54,7 @@ func asciiWord(s string) int {
 }
 
 // blankPiece is nextPiece for a text that begins with white space other than a line end.
-func blankPiece(s string, first rune, n int) int {
+func blankPiece(s string, n int) int {
 	all := n + run(s[n:], blank, 1<<30)
 	if all == len(s) {
 		return all

@@ -38,16 +38,16 @@ func Peek(data []byte) (Checkpoint, error) {
 
 // Open reads a note that at least one of these keys has signed, and none of them falsely. What others signed
 // counts for nothing. It returns the signatures that count.
-func Open(data []byte, keys ...note.Verifier) (Checkpoint, []note.Signature, error) {
-	_, c, err := open(data, keys...)
+func Open(data []byte, keys ...note.Verifier) ([]note.Signature, error) {
+	_, c, err := open(data)
 	if err != nil {
-		return c, nil, err
+		return nil, err
 	}
 	n, err := note.Open(data, note.VerifierList(keys...))
 	if err != nil {
-		return c, nil, judged(c, err)
+		return nil, judged(c, err)
 	}
-	return c, n.Sigs, nil
+	return n.Sigs, nil
 }
 
 // judged says of a well-formed note why no signature counts.
@@ -64,7 +64,7 @@ func judged(c Checkpoint, err error) error {
 }
 
 // open reads a note in its one form, all signatures unchecked.
-func open(data []byte, keys ...note.Verifier) (*note.Note, Checkpoint, error) {
+func open(data []byte) (*note.Note, Checkpoint, error) {
 	var c Checkpoint
 	if len(data) > MaxNote {
 		return nil, c, fmt.Errorf("%w: a note of %d bytes, at most %d are read", ErrMalformed, len(data), MaxNote)

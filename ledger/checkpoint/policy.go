@@ -245,7 +245,7 @@ func (p *Policy) Read(data []byte) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	v := Verdict{Checkpoint: c, Asked: p.asks(c.Origin)}
+	v := Verdict{Checkpoint: c, Asked: p.asks()}
 	if !p.Knows(c.Origin) {
 		return v, fmt.Errorf("%w: the checkpoint is of %s, and the policy names %s", ErrUnproven, c.Origin,
 			p.origins())
@@ -262,7 +262,7 @@ func (p *Policy) Read(data []byte) (Verdict, error) {
 			keys = append(keys, w.Key)
 		}
 	}
-	_, signed, err := Open(data, keys...)
+	signed, err := Open(data, keys...)
 	if err != nil {
 		return v, err
 	}
@@ -315,7 +315,7 @@ func (p *Policy) has(name string, have map[string]bool) bool {
 }
 
 // asks says in words whom the policy asks for.
-func (p *Policy) asks(origin string) string {
+func (p *Policy) asks() string {
 	if p.quorum == "" {
 		return "nobody else"
 	}

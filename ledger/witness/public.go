@@ -66,7 +66,7 @@ func (p *Party) Answered(w Public, submitted, lines []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the policy names no witness %s any more", w.Name)
 	}
 	whole := append([]byte(signed), lines...)
-	_, sigs, err := checkpoint.Open(whole, p.policy.Witnesses[i].Key)
+	sigs, err := checkpoint.Open(whole, p.policy.Witnesses[i].Key)
 	if err == nil && len(sigs) == 0 {
 		err = checkpoint.ErrUnproven
 	}
