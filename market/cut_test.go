@@ -228,21 +228,49 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 				fail("one more slot at agent %d would add %d, want %d", i, kept.Wants[i].More, want)
 			}
 			if by := kept.By[i]; by < 0 {
-				if kept.Wants[i].More != 0 || kept.Wants[i].Others != 0 {
+				if kept.Wants[i].More != 0 || kept.Wants[i].Others.More != 0 {
 					fail("one more slot at agent %d would add something to nobody", i)
 				}
 			} else {
 				to := more(func(t Task) bool { return t.ID == r.Tasks[by].ID })
 				others := more(func(t Task) bool { return t.Client != r.Tasks[by].Client })
-				if to != kept.Wants[i].More || others != kept.Wants[i].Others {
+				if to != kept.Wants[i].More || others != kept.Wants[i].Others.More {
 					fail("one more slot at agent %d would add %d to task %d, %d to other clients, not %d", i, to,
-						by, others, kept.Wants[i].Others)
+						by, others, kept.Wants[i].Others.More)
+				}
+				for _, g := range [2]Gain{kept.Wants[i].Gain, kept.Wants[i].Others} {
+					if g.Worth < g.More {
+						fail("one more slot at agent %d adds %d to who would have %d", i, g.More, g.Worth)
+					}
+				}
+				idle := func(by int32) bool { // waits beside a slot that nobody takes
+					return slices.ContainsFunc(r.Edges, func(e Edge) bool {
+						slots := 0
+						for _, s := range r.Agents[e.Agent].Seats {
+							if !s.Later {
+								slots += s.Slots
+							}
+						}
+						for _, at := range kept.At {
+							if int(at.Agent) == e.Agent && !at.Later {
+								slots--
+							}
+						}
+						return e.Task == int(by) && slots > 0 && e.Value-e.Cost > r.Fee
+					})
+				}
+				if w := &kept.Wants[i]; w.Idle != idle(by) || w.Others.Idle != idle(kept.Next[i]) {
+					fail("who waits for agent %d is said to have a free slot elsewhere: %v and %v", i, w.Idle,
+						w.Others.Idle)
+				} else if w.Idle {
+					saw["more beside a free slot"]++
 				}
 				saw["more"]++
 			}
 		}
 	}
-	for _, what := range []string{"cut tasks", "cut edges", "ties", "bills", "more", "waits",
+	for _, what := range []string{"cut tasks", "cut edges", "ties", "bills", "more",
+		"more beside a free slot", "waits",
 		"several of one cut"} {
 		if saw[what] == 0 {
 			t.Errorf("%v: the test sees no %s", saw, what)

@@ -22,6 +22,7 @@ type Excess struct {
 const (
 	learns     = int64(time.Second / time.Millisecond) // over which prices move
 	mostExcess = 64                                    // clients; of more the price counts in full
+	addsUp     = 4                                     // times what one more slot would have added
 )
 
 // PriceAt returns the price of a second of a slot at a time: half as much with each second since that was
@@ -67,22 +68,33 @@ func Part(c Credits, n, of int64) Credits {
 	return Credits(min(q, uint64(MaxCredits)))
 }
 
-// towards moves a mean to x. The mean wanes as it does for whoever reads it, so a plan that wants nothing
-// leaves a price as it is read. x counts by the time since, and by a second at most: one plan moves a price
-// no more than half of the way, however long there was none before.
-func towards(mean, x Credits, dt int64) Credits {
-	return waned(mean, dt) + x - waned(x, min(dt, learns))
+// step is a price after a round so long after the one before, by what one more slot would have added to its
+// plan. It moves towards that, half of the way in a second, and no more in one step.
+//
+// Where the task that would have had most of the slot waits beside a free one of a dearer agent it moves as
+// far, but does not wane, and so adds up, to what a second is worth to that task, and to four times what it
+// would have had more, at most. At rest a price would be what those lose who wait: so they would wait for
+// what is cheap up to where a dearer agent costs them no more, as long as others come who do the same.
+func step(price Credits, g Gain, dt int64) Credits {
+	rise := g.More - waned(g.More, min(dt, learns))
+	rests := waned(price, dt) + rise
+	if !g.Idle {
+		return rests
+	}
+	price = waned(price, max(0, dt-learns)) // nobody knows what was wanted before
+	return max(rests, min(price+rise, g.Worth, addsUp*g.More))
 }
 
 // without returns what one more slot would have added had a client not been there.
-func (w *Want) without(client string) Credits {
+func (w *Want) without(client string) Gain {
 	if client == w.Client {
 		return w.Others
 	}
-	return w.More
+	return w.Gain
 }
 
-// learn takes in what one more slot would have added to the plan of a round.
+// learn takes in what one more slot would have added to the plan of a round. What a client adds to the price
+// is what it is more than had it learned the same rounds without that client.
 func (r *Rate) learn(at int64, w Want) {
 	if at < r.At {
 		*r = Rate{} // the clock was set back: see PriceAt
@@ -91,17 +103,17 @@ func (r *Rate) learn(at int64, w Want) {
 	if r.At == 0 {
 		dt = 0
 	}
-	r.At = at
-	r.Price = towards(r.Price, w.More, dt)
+	before := r.Price
+	r.At, r.Price = at, step(before, w.Gain, dt)
 	kept, known := r.Excess[:0], false
 	for _, x := range r.Excess {
 		known = known || x.Client == w.Client
-		if x.Price = min(towards(x.Price, w.More-w.without(x.Client), dt), r.Price); x.Price > 0 {
+		if x.Price = r.Price - step(before-x.Price, w.without(x.Client), dt); x.Price > 0 {
 			kept = append(kept, x)
 		}
 	}
 	if r.Excess = kept; !known {
-		r.owe(Excess{w.Client, min(towards(0, w.More-w.Others, dt), r.Price)})
+		r.owe(Excess{w.Client, r.Price - step(before, w.Others, dt)})
 	}
 }
 

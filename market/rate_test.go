@@ -3,9 +3,19 @@ package market
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
+
+// one makes a want of one client alone, which waits beside nobody's free slot.
+func one(more Credits, client string) Want { return Want{Gain: Gain{More: more}, Client: client} }
+
+// beside makes the want of a client that waits beside a free slot, to whom a second is worth four times what
+// it would have more.
+func beside(more Credits, client string) Want {
+	return Want{Gain: Gain{more, 4 * more, true}, Client: client}
+}
 
 // A plan in which one more slot would have added nothing raises no price: what was learned of it is less than
 // what is read.
@@ -16,7 +26,7 @@ func TestAPlanThatWantsNothingRaisesNoPrice(t *testing.T) {
 		now := time.Hour.Milliseconds()
 		for range 3 {
 			now += int64(1000)
-			r.learn(now, Want{Credit, 0, "ann"})
+			r.learn(now, one(Credit, "ann"))
 		}
 		now += idle.Milliseconds()
 		before := r.PriceAt(now)
@@ -33,12 +43,55 @@ func TestOneOfTwoInTurn(t *testing.T) {
 	now := int64(1)
 	for i := range 400 {
 		now += int64(100)
-		r.learn(now, Want{Credit, 0, string(rune('a' + i%2))})
+		r.learn(now, one(Credit, string(rune('a'+i%2))))
 	}
 	for _, client := range []string{"a", "b"} {
 		whole, less := r.PriceAt(now), r.Without(now, client)
 		if less < whole*2/5 || less > whole*3/5 {
 			t.Errorf("a second costs %s, and %s without client %s", whole, less, client)
+		}
+	}
+}
+
+// What a client adds to a price is what the price is more than had the same rounds been held without it, and
+// never what others add: rounds of five clients at random, learned beside what each would have left.
+func TestWhatAClientAddsToAPrice(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	clients := []string{"a", "b", "c", "d", "e"}
+	var all Rate
+	var without [5]Rate
+	now := int64(1)
+	for range 2000 {
+		now += rng.Int64N(rng.Int64N(3000) + 1)
+		gains := make([]Gain, len(clients))
+		for i := range gains {
+			if rng.IntN(3) == 0 {
+				more := Credits(rng.Int64N(int64(Credit)))
+				gains[i] = Gain{more, more + Credits(rng.Int64N(int64(5*Credit))), rng.IntN(2) == 0}
+			}
+		}
+		want := func(but int) (w Want) {
+			for i, g := range gains {
+				switch {
+				case i == but || g.More == 0:
+				case g.More > w.More:
+					w = Want{g, w.Gain, clients[i]}
+				case g.More > w.Others.More:
+					w.Others = g
+				}
+			}
+			return w
+		}
+		all.learn(now, want(-1))
+		for i, c := range clients {
+			without[i].learn(now, want(i))
+			// By rounding alone, or where the client's own low worth kept the price down, it is not the same.
+			got, most := all.Without(now, c), min(without[i].PriceAt(now), all.PriceAt(now))
+			if got > most+2 {
+				t.Fatalf("client %s would be charged %s a second, and without it that costs %s", c, got, most)
+			}
 		}
 	}
 }
@@ -49,19 +102,100 @@ func TestOnePlanMovesAPriceHalfOfTheWay(t *testing.T) {
 	for _, idle := range []int64{1, 100, 1000, 5000, 3_600_000} {
 		var r Rate
 		now := int64(1)
-		r.learn(now, Want{Credit, 0, "ann"})
+		r.learn(now, one(Credit, "ann"))
 		if p := r.PriceAt(now); p > 0 {
 			t.Errorf("a first plan costs %s a second at once", p)
 		}
 		now += idle
 		before := r.PriceAt(now)
-		r.learn(now, Want{3 * Credit, 0, "bob"})
+		r.learn(now, one(3*Credit, "bob"))
 		after := r.PriceAt(now)
 		if most := before + (3*Credit-before)/2 + 1; after > most || after <= before {
-			t.Errorf("after %d ms one plan moves %s to %s, want more, and at most %s", idle, before, after, most)
+			t.Errorf("after %d ms one plan moves %s to %s, want more, and at most %s", idle, before, after,
+				most)
 		}
 		if less := r.Without(now, "bob"); less > before {
 			t.Errorf("without its only task a second costs %s, and %s before it", less, before)
+		}
+	}
+}
+
+// Where somebody waits beside a free slot a price adds up, to what a second is worth to whoever waits: by half
+// of what is wanted in a second, and by no more in one step, however long there was no plan.
+func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
+	for _, idle := range []int64{1, 100, 1000, 5000, 3_600_000} {
+		var r Rate
+		now := int64(1)
+		r.learn(now, one(Credit, "ann"))
+		for range 30 {
+			before := r.Price
+			now += idle
+			r.learn(now, beside(3*Credit, "bob"))
+			if r.Price > before+3*Credit/2 {
+				t.Errorf("after %d ms one plan moves %s to %s", idle, before, r.Price)
+			}
+			if less := r.Without(now, "bob"); less > before {
+				t.Errorf("without its only task a second costs %s, and %s before it", less, before)
+			}
+		}
+		switch p := r.PriceAt(now); {
+		case idle == 1000 && p != 12*Credit:
+			t.Errorf("after half a minute of wishes a second costs %s, and is worth 12", p)
+		case idle == 3_600_000 && p > 3*Credit/2:
+			t.Errorf("a wish an hour has a second cost %s", p)
+		}
+		before := r.PriceAt(now + 1000)
+		if r.learn(now+1000, one(3*Credit, "bob")); r.Price > before+3*Credit/2 {
+			t.Errorf("%s and then %s, once nobody waits beside a free slot", before, r.Price)
+		}
+	}
+}
+
+// No small wish keeps up the price that great ones made: as soon as they are gone it falls, by half with each
+// second, to four times what is still wanted, however much a second is worth to whoever wants it.
+func TestASmallWishHoldsNoPrice(t *testing.T) {
+	for _, every := range []int64{10, 100, 1000} {
+		var r Rate
+		now := int64(1)
+		wish := func(of time.Duration, more Credits, client string) {
+			for end := now + of.Milliseconds(); now < end; {
+				now += every
+				r.learn(now, Want{Gain: Gain{more, 100 * Credit, true}, Client: client})
+			}
+		}
+		wish(20*time.Second, 100*Credit, "ann")
+		if r.Price < 90*Credit {
+			t.Fatalf("each %d ms: 100 is wanted, and a second costs %s", every, r.Price)
+		}
+		wish(5*time.Second, Credit/1000, "bob")
+		if r.Price > 4*Credit {
+			t.Errorf("each %d ms: five seconds after a burst a small wish has a second cost %s", every, r.Price)
+		}
+		wish(20*time.Second, Credit/1000, "bob")
+		if r.Price > 4*Credit/1000 {
+			t.Errorf("each %d ms: a wish of 0.001 has a second cost %s", every, r.Price)
+		}
+	}
+}
+
+// A greater price before, a greater wish, and a wish beside a free slot never make a price lower, nor do they
+// once they are taken away make it higher.
+func TestAGreaterWishMakesNoLowerPrice(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for range 100_000 {
+		p, more, dt := Credits(rng.Int64N(1000)), Credits(rng.Int64N(300)), rng.Int64N(5000)
+		g := Gain{more, more + Credits(rng.Int64N(1000)), rng.IntN(2) == 0}
+		x, by := step(p, g, dt), Credits(rng.Int64N(50))
+		if y := step(p+by, g, dt); y < x {
+			t.Fatalf("%+v, %d ms: from %d to %d, and from %d to %d", g, dt, p, x, p+by, y)
+		}
+		for _, h := range []Gain{{more + by, g.Worth + by, g.Idle}, {more, g.Worth + by, g.Idle},
+			{more, g.Worth, true}} {
+			if y := step(p, h, dt); y+1 < x {
+				t.Fatalf("from %d in %d ms: %+v to %d, and %+v to %d", p, dt, g, x, h, y)
+			}
 		}
 	}
 }
@@ -128,7 +262,8 @@ func FuzzRate(f *testing.F) {
 		now := int64(1)
 		for range 4 {
 			more := Credits(max(0, min(more, int64(MaxWorth))))
-			r.learn(now, Want{more, max(0, min(more, Credits(others))), "c"})
+			all := Gain{more, min(more+Credits(max(0, prefill))/2, MaxWorth), service%2 == 0}
+			r.learn(now, Want{all, Gain{min(more, Credits(max(0, others))), MaxWorth, dt%2 == 0}, "c"})
 			rates := Rates{Agents: map[AgentID]Rate{"a": r}}
 			if err := rates.Validate(); err != nil {
 				t.Fatal(err)
@@ -156,7 +291,7 @@ func TestPricesEnd(t *testing.T) {
 	now := int64(1)
 	for i := range 2 * mostExcess {
 		now += learns
-		r.learn(now, Want{Credits(1000 + 1000*i), 0, fmt.Sprint("c", i)})
+		r.learn(now, one(Credits(1000+1000*i), fmt.Sprint("c", i)))
 	}
 	last := fmt.Sprint("c", 2*mostExcess-1)
 	if r.Without(now, last) == r.PriceAt(now) || len(r.Excess) > mostExcess {

@@ -97,6 +97,7 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 		wants.find(r, wants.keep)
 	}
 	for i, w := range wants.Wants {
+		w.Idle, w.Others.Idle = g.Loads[i].Idle, g.Loads[i].OthersIdle
 		if a := &r.Agents[i]; len(a.Seats) > 0 {
 			x.Agents, x.Fresh = learn(x.Agents, a.Agent, g.At, w), learn(x.Fresh, a.Agent, g.At, w)
 		}

@@ -8,8 +8,16 @@ import (
 
 // Want measures what one more slot of an agent would have added to a plan, a second of it.
 type Want struct {
-	More, Others Credits // of all clients, and of all but one
-	Client       string  // that one
+	Gain        // of all clients
+	Others Gain // of all but one
+	Client string
+}
+
+// Gain measures what a second of a slot would add to a plan.
+type Gain struct {
+	More  Credits
+	Worth Credits // to whoever had it, whatever else the plan has for that task: never less
+	Idle  bool    // that task waits beside a free slot of another agent, which is worth its cost to it
 }
 
 // wants measures what one more slot of each agent would have added to the plan of a round.
@@ -21,6 +29,7 @@ type wants struct {
 	now  []int32   // of each task: the agent where it begins, or -1
 	own  []Credits // likewise: what it has in the plan
 	free []int     // of each agent: free slots that the plan leaves
+	idle []bool    // of each task: might have one of these
 	keep []time.Duration
 
 	rates []Rate // of each agent, as a check finds them
@@ -66,21 +75,30 @@ func (w *wants) find(r *Round, keeps []time.Duration) {
 		if w.free[e.Agent] > 0 || len(seats) == 0 || int(w.now[e.Task]) == e.Agent {
 			continue
 		}
-		x := e.Value - e.Cost - r.Fee - w.own[e.Task]
-		if !above(x, most.Others, keeps[i]) { // which is never above the most
+		x, t, by := e.Value-e.Cost-r.Fee, &r.Tasks[e.Task], w.By[e.Agent]
+		if !above(x-w.own[e.Task], most.Others.More, keeps[i]) { // which is never above the most
 			continue
 		}
-		t, by := &r.Tasks[e.Task], w.By[e.Agent]
-		x = perSecond(x-t.Delay(seats[0].In), keeps[i])
+		x -= t.Delay(seats[0].In)
+		gain := Gain{perSecond(x-w.own[e.Task], keeps[i]), perSecond(x, keeps[i]), false}
 		switch {
-		case x > most.More:
+		case gain.More > most.More:
 			if by >= 0 && t.Client != most.Client {
-				most.Others, w.Next[e.Agent] = most.More, by
+				most.Others, w.Next[e.Agent] = most.Gain, by
 			}
-			most.More, most.Client, w.By[e.Agent] = x, t.Client, int32(e.Task)
-		case x > most.Others && t.Client != most.Client:
-			most.Others, w.Next[e.Agent] = x, int32(e.Task)
+			most.Gain, most.Client, w.By[e.Agent] = gain, t.Client, int32(e.Task)
+		case gain.More > most.Others.More && t.Client != most.Client:
+			most.Others, w.Next[e.Agent] = gain, int32(e.Task)
 		}
+	}
+	w.idle = zeroed(w.idle, len(r.Tasks))
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		w.idle[e.Task] = w.idle[e.Task] || w.free[e.Agent] > 0 && e.Value-e.Cost > r.Fee
+	}
+	for a := range w.Wants {
+		w.Wants[a].Idle = w.By[a] >= 0 && w.idle[w.By[a]]
+		w.Wants[a].Others.Idle = w.Next[a] >= 0 && w.idle[w.Next[a]]
 	}
 }
 
