@@ -120,8 +120,8 @@ func TestOnePlanMovesAPriceHalfOfTheWay(t *testing.T) {
 	}
 }
 
-// Where somebody waits beside a free slot a price adds up, to what a second is worth to whoever waits: by half
-// of what is wanted in a second, and by no more in one step, however long there was no plan.
+// Where somebody waits beside a free slot a price adds up, to what a second is worth to whoever waits: by
+// half of what is wanted in a second, and by no more in one step, however long there was no plan.
 func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 	for _, idle := range []int64{1, 100, 1000, 5000, 3_600_000} {
 		var r Rate

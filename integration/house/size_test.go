@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 113_017
-	mostHub     = 18_809
-	mostRoot    = 1_400 // package hub itself, which wires its rooms
+	mostProduct = 112_440
+	mostHub     = 18_606
+	mostRoot    = 1_398 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
