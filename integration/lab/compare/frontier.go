@@ -183,18 +183,19 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   away, and rivals' callers pay 42 % more; who names a model pays nothing of it. It waits for a measure of
   what a second costs that one client cannot move. By what a usual task costs, which nobody can, at twelve of
   these a second, it does as well with terms, but long prompts of who says none wait beside free slots.
-* **A price that rises as long as anybody waits** for an agent's slots, and does not settle at what the wait
-  costs him. On the mixed fleet where nobody says terms, callers wait for the cheap engines up to where a
-  dearer one costs as much more ([crowd](crowd.md#mtrag-mixed-none): 5.9 s on the median at .9, beside 28 idle
-  slots, and a router that looks at no price serves them in 18 ms): each is as well off, and all are worse
-  off, as the line in front of a cheap engine helps nobody. With a price that adds up three tenths of what is
-  wanted, in place of moving towards it, by three seeds: +25 and +13 % of welfare there (.9 and 1.1), medians
-  of 1.5 and 2.4 s, bills of 3.0 and 3.4 times the card and not 2.0 and 2.2. Where callers say terms +.2 and
-  +.4 to .8 % on mixed, 0 and -.9 % on two-speeds, -.1 % on alike, with p99s of first tokens 10 to 25 % less
-  at 1.1 and bills a tenth more; where nobody does and agents are alike, level. mooncake +3 to +8 %; agents
-  from -45 to +70 %, by whether a price outlasts some seconds without a round. Adding up all of it: medians of
-  .3 and .5 s, but -1.7 % on mixed at 1.1, and bills of 9 and not 6. **This is the first thing to build**: it
-  changes what is charged, so how it can be played has to be known first.
+* **How a price adds up where somebody waits beside a free slot.** It came to rest at what the wait costs,
+  so on the mixed fleet where nobody says terms callers waited for cheap engines up to where a dearer one
+  costs as much more: 4 and 8 s on the median at .9 and 1.1, beside 21 and 25 idle slots. Now it does not
+  wane there, up to four times what one more slot would have added: by three seeds +22 and +32 % of welfare,
+  medians of 1.3 and 3.2 s, bills of 2.2 times the card as before. Where callers say terms -.2 and -.3 % on
+  mixed, -.7 % on two-speeds, -1.2 % on alike (1.1), with p99s of first tokens of 1.0 and not 1.2 s, 1.6 and
+  not 2.9, 1.5 and not 2.0, 1.5 and not 1.9, and bills a fifth to a quarter more; elsewhere level. Tried
+  beside it: adding up without a bound lets a wish of a nano-credit keep a price of 100; wherever anybody
+  waits, not only beside a free slot, the same welfare, but bills of 5.3 and not 1.3 times the card on
+  chat-2, 1.9 and not 1.2 on rag at 1.1; to eight times at half the pace +17 and +23 %, +.2 and +.3 %, -.3
+  %, -.7 %, and bills a tenth more; four or eight times as great at once, with the wane, +19 to +33 % but
+  -1.4 to -5.9 % with terms; by what a second of waiting costs, whatever one more slot would add, -21 to -49
+  % on mooncake. All by three seeds.
 * **A task more on an engine than it runs at once, whatever terms say**, which waits in it for the next end.
   It is done where terms differ little, as where nobody says any: an engine forms its next step in the moment in
   which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag and 2 %
