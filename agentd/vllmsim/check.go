@@ -43,17 +43,8 @@ func (c *call) emptyPrompt() bool {
 		slices.ContainsFunc(c.ids, func(ids []uint32) bool { return len(ids) == 0 })
 }
 
-// maxChoices bounds n times the prompts of one request, so that a small body cannot fill the memory. vLLM has
-// 16,384.
-const maxChoices = 256
-
 func (c *call) checkSampling() *problem {
 	switch {
-	case c.n.set && c.n.n < 1:
-		return badRequest("", "n must be at least 1, got %d.", c.n.n)
-	case c.n.n > maxChoices || c.n.or(1)*(len(c.text)+len(c.ids)) > maxChoices:
-		return badRequest("", "n must be at most %d, over all prompts, got %d.", maxChoices,
-			max(c.n.n, c.n.or(1)*(len(c.text)+len(c.ids))))
 	case c.temperature < 0:
 		return badValue("temperature", float(c.temperature), "temperature must be non-negative, got %s.",
 			float(c.temperature))

@@ -124,7 +124,7 @@ const mostFound = 1 << 14
 
 // found keeps what a request with an id found, for who asks at /sim/cache.
 func (s *Server) found(a *answering) {
-	q, id := a.choices[0], a.r.Header.Get("X-Request-Id")
+	q, id := a.q, a.r.Header.Get("X-Request-Id")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cfg.Admin && q.run.Cached >= 0 && id != "" && len(s.ended) < mostFound {

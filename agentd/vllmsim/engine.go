@@ -104,7 +104,6 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 
 // complete hands out what the batch computed.
 func (e *engine) complete(now time.Time, out []*sequence) []*sequence {
-	tokens := 0
 	for _, w := range e.Batch {
 		s := w.Seq
 		if s == nil {
@@ -115,17 +114,14 @@ func (e *engine) complete(now time.Time, out []*sequence) []*sequence {
 			continue // more of the prompt to come
 		}
 		if s.run.Tokens == s.prompt {
-			e.stats.prefilled(s)
-			tokens += s.prompt
+			e.stats.promptTokens.Add(float64(s.prompt))
 		}
 		s.append(now, e.stats)
-		tokens++
 		if s.ended {
 			e.Drop(s)
-			e.stats.ended(s, now)
+			e.stats.ended(s.reason)
 		}
 		out = append(out, s)
 	}
-	e.stats.iteration(tokens)
 	return out
 }

@@ -21,7 +21,7 @@ func ask(id, prompt, output int) *sequence {
 	for i := range prompt {
 		q.tokens = append(q.tokens, uint32(300+i))
 	}
-	q.limits = limits{max: output, ignoreEOS: true, total: 1000, n: 1}
+	q.limits = limits{max: output, ignoreEOS: true, total: 1000}
 	q.script.prose = newProse(uint64(id), 50)
 	return q
 }

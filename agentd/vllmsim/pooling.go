@@ -83,27 +83,25 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, rerank bool) {
 	if p == nil {
 		ids, p = c.prompts(rerank)
 	}
+	var choices []*sequence
 	if p == nil {
-		a.choices, p = s.sequences(&call{ids: ids, maxTokens: optional{1, true}, ignoreEOS: true}, len(body))
+		choices, p = s.sequences(&call{ids: ids, maxTokens: optional{1, true}, ignoreEOS: true}, len(body))
 	}
-	if p == nil && len(a.choices) > 0 {
-		p = s.admit(a)
+	if p == nil && len(choices) > 0 {
+		p = s.admit(a, choices)
 	}
 	if p != nil {
 		refuse(w, p)
 		return
 	}
-	defer s.leave(a.choices)
+	defer s.leave(choices)
 	if a.fault.Kind == Hang {
 		a.silence()
 	}
 	tokens := 0
-	for _, q := range a.choices {
+	for _, q := range choices {
 		tokens += q.prompt
-		for v := a.s.look(q); !v.ended; v = a.s.look(q) {
-			if v.crash {
-				panic(http.ErrAbortHandler)
-			}
+		for !s.look(q).ended {
 			if !a.next(q) {
 				return
 			}

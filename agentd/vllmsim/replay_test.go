@@ -48,7 +48,7 @@ func (p *player) send(prompt, output int, now time.Time) {
 	for i := range prompt {
 		q.tokens = append(q.tokens, uint32(i%5000)+300)
 	}
-	q.limits = limits{max: output, ignoreEOS: true, total: 1 << 17, n: 1}
+	q.limits = limits{max: output, ignoreEOS: true, total: 1 << 17}
 	q.script.prose = newProse(uint64(len(p.all)), 100)
 	p.e.add(q, now)
 	p.all = append(p.all, q)

@@ -22,20 +22,20 @@ type call struct {
 	ids       [][]uint32
 	hasPrompt bool
 
-	maxTokens, minTokens, n, seed optional
-	temperature, topP             float64
-	stop                          texts
-	stopIDs                       []uint32
-	ignoreEOS, includeStop        bool
-	stream                        bool
-	options                       *streamOptions
-	tokenIDs                      bool
-	salt                          *string
-	requestID                     string
-	generation, special           *bool // add_generation_prompt, add_special_tokens; nil: true
-	continueFinal                 bool  // continue_final_message
-	tokenStrings                  bool  // return_token_strs
-	template                      struct {
+	maxTokens, minTokens, seed optional
+	temperature, topP          float64
+	stop                       texts
+	stopIDs                    []uint32
+	ignoreEOS, includeStop     bool
+	stream                     bool
+	options                    *streamOptions
+	tokenIDs                   bool
+	salt                       *string
+	requestID                  string
+	generation, special        *bool // add_generation_prompt, add_special_tokens; nil: true
+	continueFinal              bool  // continue_final_message
+	tokenStrings               bool  // return_token_strs
+	template                   struct {
 		Begin *string `json:"bos_token"` // the template's, named anew
 	}
 	unsupported string
@@ -136,6 +136,11 @@ func parse(body []byte, chat bool) (*call, *problem) {
 		r.problem = invalid("missing", "body.messages", "Field required",
 			fmt.Sprintf("'<dict of %d items>'", fields))
 	}
+	if len(c.text)+len(c.ids) > 1 {
+		c.unsupported = "several prompts"
+	} else if c.options != nil && c.options.Continuous {
+		c.unsupported = "continuous_usage_stats"
+	}
 	if r.problem != nil {
 		return nil, r.problem
 	}
@@ -172,8 +177,6 @@ func (c *call) field(r *reader, key string) bool {
 		return true
 	case "min_tokens":
 		to = &c.minTokens
-	case "n":
-		to = &c.n
 	case "seed":
 		to = &c.seed
 	case "temperature":
@@ -225,6 +228,8 @@ func (c *call) other(key, v string) {
 		"truncate_prompt_tokens":
 	case "response_format":
 		off = off || strings.Contains(strings.ReplaceAll(v, " ", ""), `"type":"text"`)
+	case "n":
+		off = v == "null" || v == "1"
 	case "tool_choice":
 		off = off || v == `"auto"` || v == `"none"`
 	default:

@@ -86,11 +86,12 @@ func TestParse(t *testing.T) {
 	}
 	c, p = parse([]byte(bodies[1]), true)
 	if p != nil || c.messages[0].Content != "a\nb" || !reflect.DeepEqual(c.stop, texts{"x", "y"}) ||
-		c.n.n != 2 || c.temperature != 0.5 {
+		c.unsupported != "n" || c.temperature != 0.5 {
 		t.Errorf("%+v, %v", c, p)
 	}
 	c, p = parse([]byte(`{"prompt":[[1],[2,3]],"max_tokens":9,"max_completion_tokens":4}`), false)
-	if p != nil || !reflect.DeepEqual(c.ids, [][]uint32{{1}, {2, 3}}) || c.maxTokens.n != 4 {
+	if p != nil || !reflect.DeepEqual(c.ids, [][]uint32{{1}, {2, 3}}) || c.maxTokens.n != 4 ||
+		c.unsupported != "several prompts" {
 		t.Errorf("%+v, %v", c, p)
 	}
 }

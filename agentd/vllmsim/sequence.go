@@ -11,7 +11,7 @@ import (
 	"souk/bus/follow"
 )
 
-// sequence is one answer in the making. A request with n > 1 or several prompts is several sequences.
+// sequence is one answer in the making. A pooling request of several texts is several sequences.
 type sequence struct {
 	tokens []uint32 // prompt and output
 	prompt int      // how many of them are the prompt
@@ -37,7 +37,6 @@ type sequence struct {
 
 	arrived, scheduled, first, last time.Time
 
-	index int           // among the request's choices
 	ready chan struct{} // the server's: something new since last looked
 	crash bool          // the engine went away under it
 }
@@ -53,7 +52,6 @@ type limits struct {
 	stopIDs     []uint32
 	includeStop bool // the stop string is part of the text
 	total       int  // prompt and output tokens: max_model_len
-	n           int  // choices of the request: for the metrics
 	cut         bool // a fault aborts it at max
 }
 

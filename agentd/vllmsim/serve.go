@@ -17,6 +17,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	a := &answering{s: s, w: w, r: r}
 	body, p := s.body(w, r)
 	var c *call
+	var choices []*sequence
 	if p == nil {
 		c, p = parse(body, chat)
 	}
@@ -24,16 +25,17 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		p = c.check(s.named(c.model), s.cfg.MaxModelLen)
 	}
 	if p == nil {
-		a.choices, p = s.sequences(c, len(body))
+		choices, p = s.sequences(c, len(body))
 	}
 	if p == nil {
-		p = s.admit(a)
+		p = s.admit(a, choices)
 	}
 	if p != nil {
 		refuse(w, p)
 		return
 	}
-	defer s.leave(a.choices)
+	defer s.leave(choices)
+	a.q = choices[0]
 	defer s.found(a)
 	if a.fault.Kind == Hang {
 		a.silence()
@@ -46,7 +48,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	}
 }
 
-// sequences makes the choices of a request whose body had size bytes.
+// sequences makes one of each prompt of a request whose body had size bytes.
 func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 	prompts := c.ids
 	if c.chat {
@@ -64,54 +66,48 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 	if number > 0 {
 		adapter, root = c.model, s.cfg.Model+"\x00"+c.model
 	}
-	n := c.n.or(1)
 	var out []*sequence
-	for i, ids := range prompts {
+	for _, ids := range prompts {
 		if p := s.fits(ids); p != nil {
 			return nil, p
 		}
-		for k := range n {
-			if k > 0 {
-				ids = slices.Clone(ids)
-			}
-			out = append(out, &sequence{
-				tokens: ids, prompt: len(ids), root: kv.Root(root, salt), salt: salt, adapter: adapter,
-				run:    sched.Request{Adapter: number},
-				limits: s.limits(c, len(ids)),
-				script: s.script(c, i, k, ids), index: i*n + k, ready: make(chan struct{}, 1),
-			})
-		}
+		out = append(out, &sequence{
+			tokens: ids, prompt: len(ids), root: kv.Root(root, salt), salt: salt, adapter: adapter,
+			run:    sched.Request{Adapter: number},
+			limits: s.limits(c, len(ids)),
+			script: s.script(c, ids), ready: make(chan struct{}, 1),
+		})
 	}
 	return out, nil
 }
 
-// script makes the answer for choice k of prompt i.
-func (s *Server) script(c *call, i, k int, ids []uint32) (out script) {
+// script makes the answer to a prompt.
+func (s *Server) script(c *call, ids []uint32) (out script) {
 	head, said := begun(ids)
 	if len(s.cfg.Answers) > 0 {
 		var known string
-		known, out.known = s.cfg.Answers[s.key(c, i, head)]
+		known, out.known = s.cfg.Answers[c.key(head)]
 		if out.known {
 			out.recorded = Tokens().Encode(nil, known)
 		}
 	}
-	seed := kv.Chain(s.cfg.Seed^hashOf(head), []uint32{uint32(c.seed.n), uint32(c.seed.n >> 32), uint32(k)})
+	seed := kv.Chain(s.cfg.Seed^hashOf(head), []uint32{uint32(c.seed.n), uint32(c.seed.n >> 32), 0})
 	out.prose = newProse(seed, s.cfg.AnswerTokens)
 	out.skip(said, !c.ignoreEOS)
 	return out
 }
 
 // key names the dialogue: a completion's is read from its prompt, or is the prompt.
-func (s *Server) key(c *call, i int, head []uint32) uint64 {
+func (c *call) key(head []uint32) uint64 {
 	switch {
 	case c.chat:
 		return Key(c.messages)
 	case len(head) > 0 && slices.Contains(head, tokenStart):
 		return Key(dialogue(head))
-	case i < len(c.ids):
-		return Key([]Message{{"user", Tokens().Decode(head)}})
+	case len(c.text) > 0:
+		return Key([]Message{{"user", c.text[0]}})
 	}
-	return Key([]Message{{"user", c.text[i-len(c.ids)]}})
+	return Key([]Message{{"user", Tokens().Decode(head)}})
 }
 
 func (s *Server) fits(ids []uint32) *problem {
@@ -144,12 +140,12 @@ func (s *Server) limits(c *call, prompt int) limits {
 	}
 	return limits{
 		max: min(c.maxTokens.or(otherwise), most), min: c.minTokens.n, ignoreEOS: c.ignoreEOS,
-		stop: c.stop, stopIDs: c.stopIDs, includeStop: c.includeStop, total: s.cfg.MaxModelLen, n: c.n.or(1),
+		stop: c.stop, stopIDs: c.stopIDs, includeStop: c.includeStop, total: s.cfg.MaxModelLen,
 	}
 }
 
 // admit queues a request's sequences, or says why not.
-func (s *Server) admit(a *answering) *problem {
+func (s *Server) admit(a *answering, choices []*sequence) *problem {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +153,6 @@ func (s *Server) admit(a *answering) *problem {
 	case s.closed || s.draining:
 		return errShutdown
 	case s.cfg.MaxNumQueuedReqs > 0 && s.engine.unfinished() >= s.cfg.MaxNumQueuedReqs:
-		s.engine.stats.rejected.Inc()
 		return errQueueFull
 	}
 	a.fault = s.faults.take()
@@ -166,7 +161,7 @@ func (s *Server) admit(a *answering) *problem {
 		p.status = max(500, a.fault.Code)
 		return &p
 	}
-	for _, q := range a.choices {
+	for _, q := range choices {
 		if f := a.fault; f.Kind == Abort && f.After < q.limits.max {
 			q.limits.max, q.limits.cut = max(1, f.After), true
 		}
@@ -201,7 +196,6 @@ func (s *Server) reply(c *call, id string) *reply {
 		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.named(c.model),
 		fingerprint: fingerprint,
 		details:     !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
-		usage:      c.options != nil && c.options.Usage,
-		continuous: c.options != nil && c.options.Usage && c.options.Continuous,
+		usage: c.options != nil && c.options.Usage,
 	}
 }

@@ -141,9 +141,6 @@ func TestAnswersAreSeeded(t *testing.T) {
 	if got := text(a.say(t, []Message{{"user", "Tell me nothing."}}, `,"seed":7`), 0); got == text(first, 0) {
 		t.Errorf("another question, the same answer: %q", got)
 	}
-	if two := a.say(t, question, `,"seed":7,"n":2`); text(two, 0) == text(two, 1) {
-		t.Errorf("two choices are one: %q", text(two, 0))
-	}
 }
 
 // A server that is full with requests serves them all, and is empty afterwards.
@@ -182,8 +179,11 @@ func TestBadInput(t *testing.T) {
 	}
 	small := start(t, Config{MaxModelLen: 20})
 	for body, want := range map[string]string{
-		`{"prompt":"a","n":300}`:           `n must be at most 256, over all prompts, got 300.`,
-		`{"prompt":["a","b","c"],"n":100}`: `n must be at most 256, over all prompts, got 300.`,
+		`{"prompt":"a","n":2}`:       `The stand-in for vLLM does not do n`,
+		`{"prompt":["a","b"]}`:       `The stand-in for vLLM does not do several prompts`,
+		`{"prompt":[[300],[301,2]]}`: `The stand-in for vLLM does not do several prompts`,
+		`{"prompt":"a","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`: `The ` +
+			`stand-in for vLLM does not do continuous_usage_stats`,
 		`{"prompt":[300` + strings.Repeat(",300", 19) +
 			`]}`: `max_tokens must be at least 1, got 0.`,
 		`{"prompt":[300` + strings.Repeat(",300", 20) +

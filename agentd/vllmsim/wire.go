@@ -28,7 +28,6 @@ type reply struct {
 	details     bool // --enable-prompt-tokens-details
 	tokenIDs    bool // return_token_ids
 	usage       bool // usage at the end of a stream
-	continuous  bool // and in every chunk
 	head        string
 }
 
@@ -52,14 +51,11 @@ func (r *reply) open(b []byte) openai.Out {
 	return openai.Out(b).Raw(r.head)
 }
 
-// role appends the first chunk of a choice of a chat.
-func (r *reply) role(b []byte, s *sequence, prompt []uint32) []byte {
-	o := r.open(b).Raw(`{"index":`).Int(s.index).
-		Raw(`,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`)
-	if r.continuous {
-		o = brief(o, tally{prompt: s.prompt})
-	}
-	return tokens(o.Raw(`,"prompt_token_ids":`), r.ids(prompt)).Raw(",\"prompt_text\":null}\n\n")
+// role appends the first chunk of a chat.
+func (r *reply) role(b []byte, prompt []uint32) []byte {
+	o := r.open(b).Raw(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,` +
+		`"finish_reason":null}],"prompt_token_ids":`)
+	return tokens(o, r.ids(prompt)).Raw(",\"prompt_text\":null}\n\n")
 }
 
 func (r *reply) ids(ids []uint32) []uint32 {
@@ -71,9 +67,8 @@ func (r *reply) ids(ids []uint32) []uint32 {
 
 // chunk appends one event of a stream: text and tokens, and the reason if it is the last. A completion's
 // first one has the prompt's tokens.
-func (r *reply) chunk(b []byte, s *sequence, text []byte, ids, prompt []uint32, reason string,
-	u tally) []byte {
-	o := r.open(b).Raw(`{"index":`).Int(s.index)
+func (r *reply) chunk(b []byte, s *sequence, text []byte, ids, prompt []uint32, reason string) []byte {
+	o := r.open(b).Raw(`{"index":0`)
 	if r.chat {
 		o = o.Raw(`,"delta":{"content":`).Str(string(text)).Raw("}")
 	} else {
@@ -90,17 +85,10 @@ func (r *reply) chunk(b []byte, s *sequence, text []byte, ids, prompt []uint32, 
 		o = tokens(o.Raw(`,"prompt_token_ids":`), r.ids(prompt))
 	}
 	o = tokens(o.Raw(`,"token_ids":`), r.ids(ids)).Raw("}]")
-	if r.continuous {
-		o = brief(o, u)
-	}
 	if reason != "" && !r.usage { // else the usage chunk is the last and has it
 		o = o.Raw(`,"system_fingerprint":`).Str(r.fingerprint)
 	}
 	return o.Raw("}\n\n")
-}
-
-func brief(o openai.Out, u tally) openai.Out {
-	return u.append(o.Raw(`,"usage":{`)).Raw(`,"completion_tokens_details":null}`)
 }
 
 func (u tally) append(o openai.Out) openai.Out {
@@ -125,19 +113,12 @@ func (r *reply) last(b []byte, u tally) []byte {
 }
 
 // whole appends the body of an answer that is not streamed.
-func (r *reply) whole(b []byte, choices []*sequence, u tally) []byte {
+func (r *reply) whole(b []byte, s *sequence, u tally) []byte {
 	object := "text_completion"
 	if r.chat {
 		object = "chat.completion"
 	}
-	o := r.start(b, object)
-	for i, s := range choices {
-		if i > 0 {
-			o = o.Raw(",")
-		}
-		o = r.choice(o, s)
-	}
-	o = u.append(o.Raw(`],"service_tier":null,"system_fingerprint":`).Str(r.fingerprint).Raw(`,"usage":{`)).
+	o := u.append(r.choice(r.start(b, object), s).Raw(`],"service_tier":null,"system_fingerprint":`).Str(r.fingerprint).Raw(`,"usage":{`)).
 		Raw(`,"prompt_tokens_details":`)
 	if r.details {
 		if o = o.Raw(`{"cached_tokens":`).Int(u.cached).Raw(`,"created_cache_tokens":`); r.chat {
@@ -152,13 +133,13 @@ func (r *reply) whole(b []byte, choices []*sequence, u tally) []byte {
 	o = o.Raw(`,"completion_tokens_details":null}`)
 	if r.chat {
 		o = tokens(o.Raw(`,"prompt_logprobs":null,"prompt_token_ids":`),
-			r.ids(choices[0].tokens[:choices[0].prompt])).Raw(`,"prompt_text":null`)
+			r.ids(s.tokens[:s.prompt])).Raw(`,"prompt_text":null`)
 	}
 	return o.Raw(`,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`)
 }
 
 func (r *reply) choice(o openai.Out, s *sequence) openai.Out {
-	o, text := o.Raw(`{"index":`).Int(s.index), string(s.text[:s.shown])
+	o, text := o.Raw(`{"index":0`), string(s.text[:s.shown])
 	if r.chat {
 		o = o.Raw(`,"message":{"role":"assistant","content":`).Str(text).Raw(
 			`,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null}`)

@@ -103,9 +103,15 @@ var Differences = []Difference{
 		What: "/reset_prefix_cache", Real: "in development mode only", StandIn: "always",
 	},
 	{
-		What: "HTTP, process and Python metrics, estimated FLOPs and bytes, tool parser invocations, lines of help",
+		What: "metrics of HTTP, the process and Python, of the sizes and phases of requests, of steps, of where " +
+			"prompt tokens came from and of rejections; estimated FLOPs and bytes; tool parser invocations; lines of help",
 		Real: "on /metrics", StandIn: "missing",
-		metrics: []string{"vllm:estimated_", "vllm:tool_call_parser_", "http_", "process_", "python_"},
+		metrics: []string{"vllm:estimated_", "vllm:tool_call_parser_", "http_", "process_", "python_",
+			"vllm:num_requests_waiting_by_reason", "vllm:engine_sleep_state", "vllm:external_prefix_cache_",
+			"vllm:mm_cache_", "vllm:prompt_tokens_cached", "vllm:prompt_tokens_by_source", "vllm:request_generation_",
+			"vllm:request_prompt_", "vllm:request_max_", "vllm:request_params_", "vllm:request_time_",
+			"vllm:request_queue_", "vllm:request_inference_", "vllm:request_prefill_", "vllm:request_decode_",
+			"vllm:request_num_", "vllm:e2e_", "vllm:iteration_", "vllm:admission_rejections"},
 	},
 	{
 		What: "vllm:cache_config_info", Real: "some forty labels",
@@ -120,8 +126,12 @@ var Differences = []Difference{
 		StandIn: "400, in fewer words than pydantic has",
 	},
 	{
-		What: "size of a body; n times the prompts of a request", Real: "no limit; 16,384",
-		StandIn: "413 above 32 MiB; 256",
+		What: "n above 1, several prompts, continuous_usage_stats", Real: "served",
+		StandIn: "400 that says so", recordings: []string{"chat_n2", "chat_n2_stream", "error_n_zero",
+			"completion_two_prompts", "chat_stream_continuous_usage"},
+	},
+	{
+		What: "size of a body", Real: "no limit", StandIn: "413 above 32 MiB",
 	},
 }
 
