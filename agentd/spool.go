@@ -21,14 +21,18 @@ import (
 // survives a power cut as well. One caller at a time, who also writes the file.
 type Spool struct {
 	agent string
-	Size  int64             // of the file
-	open  map[string][]byte // entries by hold
-	// acknowledgements, which are written along with the next completion; and that, while it is written
-	out   []byte
-	next  string   // hold of the completion that is being written
-	from  int      // in out
-	fresh []string // holds added since the last look at what waits
-	waits []string // holds added before it; what is in neither is synced, or acknowledged
+	Size  int64               // of the file
+	open  map[string]*spooled // by hold
+	done  []byte              // acknowledgements, which are written along with the next completion
+	next  string              // hold of the completion that is being written
+	entry []byte              // its entry
+}
+
+// spooled is a completion that is written down.
+type spooled struct {
+	entry  []byte
+	seen   bool // at a look
+	synced bool // since then
 }
 
 const (
@@ -46,13 +50,13 @@ const (
 
 // NewSpool is a spool with the completions that earlier lives have left.
 func NewSpool(agent string, left []Report) (*Spool, error) {
-	s := &Spool{agent: agent, open: map[string][]byte{}}
+	s := &Spool{agent: agent, open: map[string]*spooled{}}
 	for i := range left {
 		entry, err := appendReport(nil, &left[i])
 		if err != nil {
 			return nil, err
 		}
-		s.open[left[i].Completion.Hold] = entry
+		s.open[left[i].Completion.Hold] = &spooled{entry, true, true} // when the file is begun
 	}
 	return s, nil
 }
@@ -64,37 +68,32 @@ func (s *Spool) Full() bool { return s.Size > SpoolMost || s.Size > spoolSpare &
 func (s *Spool) Text() (text []byte, none bool) {
 	text = []byte(spoolHead(s.agent))
 	for _, hold := range slices.Sorted(maps.Keys(s.open)) {
-		text = append(text, s.open[hold]...)
+		text = append(text, s.open[hold].entry...)
 	}
 	return text, len(s.open) == 0
 }
 
 // Renewed says that text is the file now.
-func (s *Spool) Renewed(text []byte) { s.Size, s.out = int64(len(text)), s.out[:0] }
+func (s *Spool) Renewed(text []byte) { s.Size, s.done = int64(len(text)), nil }
 
 // Add returns what is to be written at the end of the file for a completion, to be followed by Added or Torn
 // before anything else.
 func (s *Spool) Add(r *Report) (text []byte, err error) {
-	s.next, s.from = r.Completion.Hold, len(s.out)
-	s.out, err = appendReport(s.out, r)
-	return s.out, err
+	s.next = r.Completion.Hold
+	s.entry, err = appendReport(nil, r)
+	return append(slices.Clip(s.done), s.entry...), err
 }
 
-// Added says that all of it was written. It reports whether nothing waited for a sync before, so that the
-// caller starts its timer.
-func (s *Spool) Added() (first bool) {
-	first = s.Waiting() == 0
-	s.open[s.next] = slices.Clone(s.out[s.from:])
-	s.Size += int64(len(s.out))
-	s.out = s.out[:0]
-	s.fresh = append(s.fresh, s.next)
-	return first
+// Added says that all of it was written.
+func (s *Spool) Added() {
+	s.open[s.next] = &spooled{entry: s.entry}
+	s.Size += int64(len(s.done) + len(s.entry))
+	s.done = nil
 }
 
 // Torn says that not all of it was written. left says that a part stayed in the file: since nothing after a
 // torn entry is read, the file is begun anew next.
 func (s *Spool) Torn(left bool) {
-	s.out = s.out[:s.from]
 	if left {
 		s.Size = SpoolMost + 1
 	}
@@ -104,30 +103,29 @@ func (s *Spool) Torn(left bool) {
 func (s *Spool) Done(hold string) {
 	if _, ok := s.open[hold]; ok {
 		delete(s.open, hold)
-		s.out = appendDone(s.out, hold)
+		s.done = appendDone(s.done, hold)
 	}
 }
 
 // Has reports whether a completion is written down and not acknowledged.
 func (s *Spool) Has(hold string) bool { return s.open[hold] != nil }
 
-// Waiting counts the completions that are neither synced nor acknowledged.
-func (s *Spool) Waiting() int { return len(s.fresh) + len(s.waits) }
-
-// Look reports whether the file is to be synced, since a completion of the last look is still pending; and
-// how many younger ones a sync that begins now makes durable as well, for [Spool.Synced].
-func (s *Spool) Look() (sync bool, young int) {
-	done := func(hold string) bool { return s.open[hold] == nil }
-	s.fresh, s.waits = slices.DeleteFunc(s.fresh, done), slices.DeleteFunc(s.waits, done)
-	if len(s.waits) == 0 {
-		s.fresh, s.waits = s.waits, s.fresh
-		return false, 0
+// Look reports whether the file is to be synced, since a completion of the last look is still pending, and
+// whether any waits for a sync.
+func (s *Spool) Look() (sync, waiting bool) {
+	for _, x := range s.open {
+		sync, waiting = sync || x.seen && !x.synced, waiting || !x.synced
+		x.seen = true
 	}
-	return true, len(s.fresh)
+	return sync, waiting
 }
 
-// Synced says that a sync has ended.
-func (s *Spool) Synced(young int) { s.fresh, s.waits = slices.Delete(s.fresh, 0, young), s.waits[:0] }
+// Synced says that a sync has ended that began after the last look.
+func (s *Spool) Synced() {
+	for _, x := range s.open {
+		x.synced = x.seen
+	}
+}
 
 var spoolSum = crc32.MakeTable(crc32.Castagnoli)
 

@@ -19,11 +19,9 @@ import (
 //	           was long in coming
 //	awaiting   a hub was sent it and is to give its     it accepts, or refuses the task: answered;
 //	           verdict                                  it refuses because of its own state: choosing
-//	cut        the bus failed before the verdict came   the same hub is sent it again: awaiting;
-//	                                                    it stays away for awaitHub: answered, unknown
-//	succeeded  the hub has lost the lead before it      its successor is sent it again if it has the
-//	           gave its verdict                         same journal, so knows the task: awaiting;
-//	                                                    it has another journal, or none comes: answered
+//	lost       the bus failed, or the hub lost the      who leads by then is sent it again if it has the
+//	           lead, before the verdict came            same journal, so knows the task: awaiting; it has
+//	                                                    another, or none comes in time: answered
 //	answered   the client has its answer
 //
 // Its methods are to be called one at a time, together with those of the desk; each is followed by Cancels
@@ -62,8 +60,7 @@ const (
 	choosing placeState = iota
 	looking
 	awaiting
-	cut
-	succeeded
+	lost
 	answered
 )
 
@@ -132,9 +129,9 @@ func (p *Placing) Tick(now time.Time, t *Table) {
 		p.choose(now, t)
 	case awaiting:
 		if h, there := t.Hub(p.Awaits()); !there || h.Epoch != p.hub.Epoch {
-			p.lose(now, succeeded) // the caller stops waiting for its verdict, and Steps that it failed
+			p.lose(now, now) // the caller stops waiting for its verdict, and Steps that it failed
 		}
-	case cut, succeeded:
+	case lost:
 		p.sendAgain(now, t)
 	}
 }
@@ -189,7 +186,7 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error, since 
 	p.waits = false
 	switch {
 	case p.state == answered:
-	case err != nil && (p.state == succeeded || p.state == cut):
+	case err != nil && p.state == lost:
 		p.sendAgain(now, t)
 	case err == nil && a.Accepted != nil:
 		p.desk.settle(p.task.Client, p.task.Session, hub)
@@ -224,7 +221,7 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error, since 
 		}
 		p.next(now, t, r)
 	case errors.Is(err, bus.ErrNoResponders), errors.Is(err, bus.ErrDisconnected): // it may have it
-		p.lose(now, cut)
+		p.lose(now, now.Add(lookAgain))
 	case errors.Is(err, bus.ErrTooLarge):
 		p.refuse(refusal(bus.CodeTooLarge,
 			"the task is larger than the bus takes once its fields are filled in; shorten the prompt"))
@@ -277,29 +274,25 @@ func (p *Placing) next(now time.Time, t *Table, why *bus.Result) {
 	p.choose(now, t)
 }
 
-// lose gives up a hub's verdict, and waits for the hub: why is cut or succeeded.
-func (p *Placing) lose(now time.Time, why placeState) {
+// lose gives up a hub's verdict, and waits for who leads its domain then, who is sent the task at again.
+func (p *Placing) lose(now, again time.Time) {
 	if p.since.IsZero() {
 		p.since = now
 	}
-	p.state, p.repeat, p.again = why, true, now
-	if why == cut {
-		p.again = now.Add(lookAgain)
-	}
+	p.state, p.repeat, p.again = lost, true, again
 }
 
-// sendAgain sends the task to the same hub again as soon as it is there, and the wait for its earlier verdict
+// sendAgain sends the task to who leads the domain as soon as one does, and the wait for the earlier verdict
 // has ended: the end of that wait would be taken for the end of the next.
 func (p *Placing) sendAgain(now time.Time, t *Table) {
 	if p.waits {
 		return
 	}
 	h, there := t.Hub(p.hub.Entry.Domain)
-	anew := there && h.Epoch != p.hub.Epoch
 	switch {
-	case anew && h.Entry.Journal != p.hub.Entry.Journal, now.Sub(p.since) > awaitHub, !now.Before(p.until):
+	case there && h.Entry.Journal != p.hub.Entry.Journal, now.Sub(p.since) > awaitHub, !now.Before(p.until):
 		p.unknown(errors.New("the hub that had the task no longer leads its domain"))
-	case (anew || there && p.state == cut) && !now.Before(p.again):
+	case there && !now.Before(p.again):
 		p.hub = h
 		p.send(now)
 	}
@@ -312,14 +305,13 @@ func (p *Placing) sendAgain(now time.Time, t *Table) {
 func (p *Placing) Doubt(now time.Time) {
 	if p.state == awaiting {
 		p.since = time.Time{}
-		p.lose(now, cut)
-		p.again = now
+		p.lose(now, now)
 	}
 }
 
 // plan sets when the table is searched again.
 func (p *Placing) plan(now time.Time) {
-	if p.out.Wake = (time.Time{}); p.state == cut || p.state == succeeded {
+	if p.out.Wake = (time.Time{}); p.state == lost {
 		p.out.Wake = now.Add(lookAgain)
 	}
 }

@@ -29,7 +29,6 @@ type agent struct {
 	kick       chan struct{}             // the core has news
 	changed    chan struct{}             // the registration has changed
 	check      chan struct{}             // look at the engine now
-	resend     chan struct{}             // a reader has missed something
 	runs       sync.WaitGroup
 	reports    sync.WaitGroup // completions being sent, claims being read
 
@@ -63,7 +62,7 @@ type agent struct {
 func newAgent(s *Server, cfg agentd.AgentConfig) *agent {
 	a := &agent{Server: s, cfg: cfg, engine: s.deps.Engine(cfg.Engine), log: s.log.With("agent", cfg.ID),
 		registered: make(chan struct{}), kick: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		check: make(chan struct{}, 1), resend: make(chan struct{}, 1),
+		check:   make(chan struct{}, 1),
 		streams: agentd.NewStreams(s.cfg.KeepTotal),
 		cancels: map[*agentd.Stream]context.CancelCauseFunc{}, acked: map[*agentd.Stream]chan struct{}{}}
 	crand.Read(a.secret[:])
@@ -183,7 +182,6 @@ func (a *agent) run(ctx context.Context) error {
 	wg.Go(func() { a.engine.Events(life, a.onEvents) })
 	wg.Go(func() { a.loop(life) })
 	wg.Go(func() { a.heartbeats(life) })
-	wg.Go(func() { a.resendLoop(life) })
 	select {
 	case <-ctx.Done():
 		a.drain()
@@ -227,7 +225,7 @@ func (a *agent) await(ctx context.Context) agentd.Info {
 	}
 }
 
-// loop does what the core wants done.
+// loop does what the core wants done, and sends again what readers have missed, piece by piece.
 func (a *agent) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -241,6 +239,7 @@ func (a *agent) loop(ctx context.Context) {
 		now := time.Now()
 		a.mu.Lock()
 		r := a.core.Ready(now)
+		missed, again := a.streams.Next(now, a.cfg.ID)
 		a.mu.Unlock()
 		if r.Summary != nil {
 			a.send(bus.SummarySubject(r.Domain, a.cfg.ID), r.Summary)
@@ -264,7 +263,16 @@ func (a *agent) loop(ctx context.Context) {
 		for _, err := range r.Faults {
 			a.log.Error("a policy is off for a while", "err", err)
 		}
-		t.Reset(max(time.Until(r.Wake), time.Millisecond))
+		if missed.Notice != nil {
+			a.send(missed.Stream.Reply, missed.Notice)
+		}
+		for _, data := range missed.Messages {
+			a.publish(missed.Stream, data)
+		}
+		if missed.Stream != nil {
+			follow.Nudge(a.kick)
+		}
+		t.Reset(max(time.Until(bus.Sooner(r.Wake, again)), time.Millisecond))
 	}
 }
 

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"time"
 
 	"souk/agentd"
@@ -66,7 +65,7 @@ func (a *agent) onReader(m bus.Msg) {
 		stranger = c.Resume != nil && a.leased() && a.streams.Stranger(now)
 	case c.Resume != nil:
 		a.streams.Resend(s, *c.Resume)
-		follow.Nudge(a.resend)
+		follow.Nudge(a.kick)
 	case c.Cancel:
 		a.cancelStream(s)
 	case c.Ack != nil:
@@ -101,35 +100,5 @@ func (a *agent) cancelRequest(s *agentd.Stream, wait time.Duration, why error) {
 		time.AfterFunc(wait, func() { cancel(why) })
 	default:
 		cancel(why)
-	}
-}
-
-// resendLoop sends again what readers have missed, piece by piece, so that nothing else waits for it.
-func (a *agent) resendLoop(ctx context.Context) {
-	idle := time.NewTimer(0)
-	defer idle.Stop()
-	for ctx.Err() == nil {
-		a.mu.Lock()
-		p, wake := a.streams.Next(time.Now(), a.cfg.ID)
-		a.mu.Unlock()
-		if p.Notice != nil {
-			a.send(p.Stream.Reply, p.Notice)
-		}
-		for _, data := range p.Messages {
-			a.publish(p.Stream, data)
-		}
-		if p.Stream != nil {
-			continue
-		}
-		var due <-chan time.Time
-		if !wake.IsZero() {
-			idle.Reset(time.Until(wake))
-			due = idle.C
-		}
-		select {
-		case <-ctx.Done():
-		case <-a.resend:
-		case <-due:
-		}
 	}
 }

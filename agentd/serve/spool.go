@@ -27,6 +27,7 @@ type Spool struct {
 	state  *agentd.Spool
 	file   *os.File
 	look   *time.Timer // the next one; runs while anything waits
+	looks  bool        // it runs
 	failed bool
 	closed bool
 	sync   func(*os.File) error
@@ -136,19 +137,10 @@ func (s *Spool) Add(r agentd.Report) error {
 		s.state.Torn(n > 0 && s.file.Truncate(s.state.Size) != nil)
 		return err
 	}
-	if s.state.Added() {
-		s.lookLater()
+	if s.state.Added(); !s.looks {
+		s.looks, s.look = true, time.AfterFunc(syncAfter, s.settle)
 	}
 	return nil
-}
-
-// lookLater needs the lock.
-func (s *Spool) lookLater() {
-	if s.look == nil {
-		s.look = time.AfterFunc(syncAfter, s.settle)
-		return
-	}
-	s.look.Reset(syncAfter)
 }
 
 // settle syncs if a completion has been pending for syncAfter.
@@ -158,7 +150,8 @@ func (s *Spool) settle() {
 	if s.closed {
 		return
 	}
-	if sync, young := s.state.Look(); sync {
+	sync, waiting := s.state.Look()
+	if sync {
 		file := s.file
 		var err error
 		if s.failed { // a failed sync may have dropped the data, so it is written again
@@ -172,7 +165,7 @@ func (s *Spool) settle() {
 		case s.closed:
 			return
 		case err == nil || s.file != file: // or a new file with all that was pending has been synced
-			s.state.Synced(young)
+			s.state.Synced()
 			s.failed = false
 		case !s.failed:
 			s.failed = true
@@ -181,8 +174,8 @@ func (s *Spool) settle() {
 			}
 		}
 	}
-	if s.state.Waiting() > 0 {
-		s.lookLater()
+	if s.looks = waiting; waiting {
+		s.look.Reset(syncAfter)
 	}
 }
 

@@ -23,7 +23,8 @@ func TestAChunkBeforeAnyHubWasAskedKillsNobody(t *testing.T) {
 		t.Fatalf("%d bytes that nobody could send: %v", len(data), err)
 	}
 	task := &bus.Task{Client: "ann", ID: "t"}
-	w := newWhole(&request{s: &Server{c: classifier.Default()}, client: "ann", task: task}, time.Now())
+	by := asked{s: &Server{c: classifier.Default()}, client: "ann"}
+	w := newWhole(&request{asked: by, task: task}, time.Now())
 	w.hear("eve", c)
 	w.step(reader.Cancel{})
 	w.step(reader.Leave{Err: bus.ErrClosed})

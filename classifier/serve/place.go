@@ -21,20 +21,12 @@ import (
 
 // request is one task on its way through the door.
 type request struct {
-	s       *Server
-	client  string
-	reader  string // who asks for it: a gateway, or the client
-	reply   string
-	json    bool
-	data    []byte // as it came, until it is read
-	header  bus.Header
-	size    int       // of data
-	entered bool      // it is in hand
-	since   time.Time // it was sent after that
-	came    time.Time
-	taken   time.Time // by the agent that serves it, of a collected answer
-	span    sight.Span
-	task    *bus.Task
+	asked
+	since time.Time // it was sent after that
+	came  time.Time
+	taken time.Time // by the agent that serves it, of a collected answer
+	span  sight.Span
+	task  *bus.Task
 	// when the last verdict was said at the earliest; what was heard when nobody else had it, and what the
 	// hub said since that had all of them asked
 	verdict sign
@@ -59,9 +51,7 @@ func (r *request) serve() {
 	s := r.s
 	r.span = r.begin(bus.TraceOf(r.header))
 	group := s.groups.of(r.client)
-	from := fetching{s: s, client: r.client, sender: r.reader}
-	task, opening, no := openai.DecodeFetching(r.data, r.header, r.client, group.key, from.body)
-	from.leave()
+	task, opening, no := r.read(group.key)
 	if no != nil {
 		r.refuse(no)
 		return
@@ -137,37 +127,6 @@ func (r *request) begin(within bus.Trace) sight.Span {
 		return r.s.d.Spans.Root("door.place", within, r.came)
 	}
 	return r.s.d.Spans.Begin("door.place", within, r.came, trace.SpanKindServer)
-}
-
-// fetching has the body of a task from who sent that, where it comes in pieces.
-type fetching struct {
-	s              *Server
-	client, sender string
-	bytes          int // that there is room for, until leave
-}
-
-func (f *fetching) body(t *bus.Task) ([]byte, error) {
-	s := f.s
-	s.mu.Lock()
-	no := s.desk.EnterBody(f.client, t.Large.Bytes)
-	s.mu.Unlock()
-	if no != nil {
-		return nil, no
-	}
-	f.bytes = t.Large.Bytes
-	body, err := follow.Body(s.life, s.d.Bus, s.c.ID, f.sender, t.Large, &s.pace)
-	if err != nil && !errors.Is(err, follow.ErrBody) {
-		err = &bus.Error{Code: bus.CodeUnavailable, Message: "the body did not come to the door: " + err.Error()}
-	}
-	return body, err
-}
-
-func (f *fetching) leave() {
-	if f.bytes > 0 {
-		f.s.mu.Lock()
-		f.s.desk.LeaveBody(f.client, f.bytes)
-		f.s.mu.Unlock()
-	}
 }
 
 // key is the task's, which was read.

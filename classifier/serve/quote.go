@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,54 +12,30 @@ import (
 	"souk/classifier"
 )
 
-// quoteRequest is a request for a quote on its way through the door.
-type quoteRequest struct {
-	s       *Server
-	client  string
-	sender  string // a gateway, or the client
-	reply   string
-	json    bool
-	data    []byte
-	header  bus.Header
-	size    int
-	entered bool
-}
-
 // quoteKind begins the subjects on which quotes are asked for.
 var quoteKind = bus.QuoteSubject("", "")
 
 // onQuote takes a request for a quote in.
 func (s *Server) onQuote(m bus.Msg) {
-	client, sender := bus.Speaks(m.Subject, quoteKind)
-	if client == "" || !bus.AnswersTo(m.Subject, m.Reply) {
+	q, ok := s.ask(m, quoteKind)
+	if !ok {
 		s.count((*classifier.Desk).Stray)
 		return
 	}
-	q := &quoteRequest{s: s, client: client, sender: sender, reply: m.Reply, size: len(m.Data),
-		json: bus.WantsJSON(m.Data, m.Header)}
-	s.mu.Lock()
-	no := s.desk.EnterQuote(client, q.size)
-	if no == nil {
-		s.tasks.Add(1)
-	}
-	s.mu.Unlock()
-	if no != nil {
-		q.answer(classifier.NoQuote(no, client))
+	if no := q.enter(m, s.desk.EnterQuote); no != nil {
+		q.give(classifier.NoQuote(no, q.client))
 		return
 	}
-	q.data, q.header, q.entered = bytes.Clone(m.Data), m.Header, true
 	go func() {
 		defer s.tasks.Done()
-		q.answer(q.serve())
+		q.give(q.quote())
 	}()
 }
 
-// serve reads what is asked about, and asks hubs.
-func (q *quoteRequest) serve() *bus.Quote {
+// quote reads what is asked about, and asks hubs.
+func (q *asked) quote() *bus.Quote {
 	s := q.s
-	from, key := fetching{s: s, client: q.client, sender: q.sender}, s.groups.of(q.client).key
-	task, opening, no := openai.DecodeFetching(q.data, q.header, q.client, key, from.body)
-	from.leave()
+	task, opening, no := q.read(s.groups.of(q.client).key)
 	now := time.Now()
 	if no == nil {
 		no = classifier.Judge(task, now)
@@ -118,8 +93,8 @@ func (s *Server) askQuote(ctx context.Context, hub string, data []byte, q *bus.H
 	return nil
 }
 
-// answer counts and sends the one answer to the request.
-func (q *quoteRequest) answer(quote *bus.Quote) {
+// give counts and sends the one answer to a request for a quote.
+func (q *asked) give(quote *bus.Quote) {
 	s := q.s
 	data, err := bus.Encode(quote)
 	if q.json {
