@@ -31,7 +31,8 @@ type Cutter struct {
 	queue []int32 // seats whose witness is still to be looked at
 	index []int32
 	by    []int32 // of each seat, from 1: its witness in proof
-	left  []int32 // of each seat: its slots without those of the tasks that are taken out
+	left  []int32 // of each seat: see slots
+	moved []bool  // agents whose prices a second can be learned from what stays
 	other []int32 // edges that are shown beside
 	best  []shown // these, of one task
 	named []bool  // agents that stay
@@ -149,13 +150,14 @@ func (c *Cutter) choose(r *Round, stop func() bool) error {
 		c.by[w.Seat] = int32(i + 1)
 	}
 	c.queue = c.queue[:0]
+	c.moved = zeroed(c.moved, len(r.Agents))
+	c.slots() // that nobody has, as long as nobody stays
 	for t := range r.Tasks {
 		if at := &c.kept.At[t]; at.Agent >= 0 && !at.Later {
 			c.task(int32(t))
-			c.movers(r, at.Agent)
 		}
 	}
-	c.follow()
+	c.follow(r)
 	if r.Rule.Clarke != ClarkeClient || len(c.proof) == 0 {
 		return nil
 	}
@@ -188,21 +190,32 @@ func (c *Cutter) choose(r *Round, stop func() bool) error {
 					}
 				}
 			}
-			c.follow()
+			c.follow(r)
 			g.tasks, again = nil, true
 		}
 	}
 	return nil
 }
 
-// movers has those stay of whom the price a second of an agent is learned where a task begins: who would have
-// most of one more slot there, and who of other clients.
+// movers has those stay of whom an agent's price a second is learned: who would have most of one more slot
+// there, and who of other clients, each beside the free slot that is best for it.
 func (c *Cutter) movers(r *Round, agent int32) {
-	for _, t := range [2]int32{c.kept.By[agent], c.kept.Next[agent]} {
-		if t >= 0 {
-			c.task(t)
-			e, _ := slices.BinarySearchFunc(r.Edges, Edge{Task: int(t), Agent: int(agent)}, compareEdges)
+	l, w := &c.ws.layout, &c.kept.Wants[agent]
+	for _, t := range [4]int32{w.More.by, w.More.next, w.Beside.by, w.Beside.next} {
+		if t--; t < 0 {
+			continue
+		}
+		c.task(t)
+		e, _ := slices.BinarySearchFunc(r.Edges, Edge{Task: int(t), Agent: int(agent)}, compareEdges)
+		c.edges[e] = true
+		if e := c.kept.spare[t] - 1; e >= 0 {
 			c.edges[e] = true
+			for a := l.first[r.Edges[e].Agent]; ; a++ {
+				if !l.later[a] && c.left[a] > 0 {
+					c.seats[a] = true
+					break
+				}
+			}
 		}
 	}
 }
@@ -274,7 +287,7 @@ func (c *Cutter) edge(t, a int32) {
 }
 
 // follow has those stay who are the witnesses of the prices of the seats that do.
-func (c *Cutter) follow() {
+func (c *Cutter) follow(r *Round) {
 	for len(c.queue) > 0 {
 		a := c.queue[len(c.queue)-1]
 		c.queue = c.queue[:len(c.queue)-1]
@@ -283,10 +296,14 @@ func (c *Cutter) follow() {
 			c.task(w.Task)
 			c.edge(w.Task, a)
 		}
+		if at := c.ws.layout.seats[a].agent; !c.moved[at] {
+			c.moved[at] = true
+			c.movers(r, at)
+		}
 	}
 }
 
-// slots says how many slots of each seat are left without those of the tasks that were taken out.
+// slots says how many slots of each seat are left without those of the tasks that do not stay.
 func (c *Cutter) slots() []int32 {
 	c.left = append(c.left[:0], c.ws.layout.slots...)
 	for t, a := range c.ws.solver.Match {

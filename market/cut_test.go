@@ -114,25 +114,51 @@ func (p *plans) from(t int, free []byte, out func(t int) bool) Credits {
 // now there, less what he has, by the places of a plan.
 func (p *plans) moreOf(agent int, keeps []time.Duration, share uint32, at []Place, free []Credits,
 	of func(Task) bool) (most Credits) {
-	r, idle := p.r, 0
-	for _, s := range r.Agents[agent].Seats {
-		if !s.Later {
-			idle += s.Slots
+	p.wish(agent, share, at, free, of, func(e int, x, own, _ Credits) {
+		most = max(most, perSecond(x-own, keeps[e]))
+	})
+	return most
+}
+
+// besideOf finds the greatest price of a second at which somebody who waits for an agent, and would have more
+// there, had as much at another agent's slot that nobody takes.
+func (p *plans) besideOf(agent int, keeps []time.Duration, share uint32, at []Place, free []Credits,
+	of func(Task) bool) (most Credits) {
+	p.wish(agent, share, at, free, of, func(e int, x, own, vacant Credits) {
+		if vacant > 0 && x > own {
+			most = max(most, perSecond(x-vacant, keeps[e]))
 		}
-	}
-	for _, x := range at {
-		if int(x.Agent) == agent && !x.Later {
-			idle--
+	})
+	return most
+}
+
+// wish calls each with the edges of tasks that might have one more slot at an agent, unless one is free: with
+// what a task would have there, what it has in the plan, and if it waits what it would have at a slot that
+// nobody takes.
+func (p *plans) wish(agent int, share uint32, at []Place, free []Credits, of func(Task) bool,
+	each func(e int, x, own, vacant Credits)) {
+	r := p.r
+	idle := func(agent int) (n int) {
+		for _, s := range r.Agents[agent].Seats {
+			if !s.Later {
+				n += s.Slots
+			}
 		}
+		for _, x := range at {
+			if int(x.Agent) == agent && !x.Later {
+				n--
+			}
+		}
+		return n
 	}
-	if idle > 0 {
-		return 0
+	if idle(agent) > 0 {
+		return
 	}
 	for i, e := range r.Edges {
 		if e.Agent != agent || !of(r.Tasks[e.Task]) || len(r.Agents[agent].Seats) == 0 {
 			continue
 		}
-		has, own := at[e.Task], Credits(0)
+		has, own, vacant := at[e.Task], Credits(0), Credits(0)
 		switch {
 		case has.Agent < 0:
 		case has.Later:
@@ -142,10 +168,14 @@ func (p *plans) moreOf(agent int, keeps []time.Duration, share uint32, at []Plac
 		default:
 			own = has.Weight - free[e.Task]
 		}
+		for _, f := range r.Edges {
+			if f.Task == e.Task && (has.Agent < 0 || has.Later) && idle(f.Agent) > 0 {
+				vacant = max(vacant, f.Value-f.Cost+f.Toll-r.Fee)
+			}
+		}
 		late := PerSecond(r.Tasks[e.Task].Second, r.Agents[agent].Seats[0].In)
-		most = max(most, perSecond(e.Value-late-e.Cost-r.Fee-own, keeps[i]))
+		each(i, e.Value-late-e.Cost-r.Fee, own, vacant)
 	}
-	return most
 }
 
 // keepsOf has the tasks of a round keep slots for a second each; with rng for 0 to 4 s.
@@ -223,51 +253,27 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 			fail("welfare of the whole is %d", whole.Welfare)
 		}
 		for i := range r.Agents {
-			more := func(of func(Task) bool) Credits { return p.moreOf(i, keeps, share, kept.At, free, of) }
-			if want := more(func(Task) bool { return true }); kept.Wants[i].More != want {
-				fail("one more slot at agent %d would add %d, want %d", i, kept.Wants[i].More, want)
-			}
-			if by := kept.By[i]; by < 0 {
-				if kept.Wants[i].More != 0 || kept.Wants[i].Others.More != 0 {
-					fail("one more slot at agent %d would add something to nobody", i)
+			at := kept.At
+			more := func(of func(Task) bool) Credits { return p.moreOf(i, keeps, share, at, free, of) }
+			beside := func(of func(Task) bool) Credits { return p.besideOf(i, keeps, share, at, free, of) }
+			w := &kept.Wants[i]
+			for _, m := range []struct {
+				Most
+				what string
+				of   func(of func(Task) bool) Credits
+			}{{w.More, "more", more}, {w.Beside, "more beside a free slot", beside}} {
+				all := m.of(func(Task) bool { return true })
+				others := m.of(func(t Task) bool { return t.Client != m.Client })
+				if m.All != all || m.Others != others {
+					fail("one more slot at agent %d: %s is %d, and %d of others than %q; want %d and %d", i, m.what,
+						m.All, m.Others, m.Client, all, others)
 				}
-			} else {
-				to := more(func(t Task) bool { return t.ID == r.Tasks[by].ID })
-				others := more(func(t Task) bool { return t.Client != r.Tasks[by].Client })
-				if to != kept.Wants[i].More || others != kept.Wants[i].Others.More {
-					fail("one more slot at agent %d would add %d to task %d, %d to other clients, not %d", i, to,
-						by, others, kept.Wants[i].Others.More)
+				if m.All > 0 {
+					saw[m.what]++
 				}
-				for _, g := range [2]Gain{kept.Wants[i].Gain, kept.Wants[i].Others} {
-					if g.Worth < g.More {
-						fail("one more slot at agent %d adds %d to who would have %d", i, g.More, g.Worth)
-					}
-				}
-				idle := func(by int32) bool { // waits beside a slot that nobody takes
-					return slices.ContainsFunc(r.Edges, func(e Edge) bool {
-						slots := 0
-						for _, s := range r.Agents[e.Agent].Seats {
-							if !s.Later {
-								slots += s.Slots
-							}
-						}
-						for _, at := range kept.At {
-							if int(at.Agent) == e.Agent && !at.Later {
-								slots--
-							}
-						}
-						return e.Task == int(by) && slots > 0 && e.Value-e.Cost > r.Fee
-					})
-				}
-				if w := &kept.Wants[i]; w.Idle != idle(by) || w.Others.Idle != idle(kept.Next[i]) {
-					fail("who waits for agent %d is said to have a free slot elsewhere: %v and %v", i, w.Idle,
-						w.Others.Idle)
-				} else if w.Idle {
-					saw["more beside a free slot"]++
-				}
-				saw["more"]++
 			}
 		}
+		checkWants(&r, &cut, kept, &o, keeps, share, fail)
 	}
 	for _, what := range []string{"cut tasks", "cut edges", "ties", "bills", "more",
 		"more beside a free slot", "waits",
@@ -277,6 +283,54 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 		}
 	}
 	t.Log(saw)
+}
+
+// checkWants has the record of a round want what the round did, of each agent that has a seat there.
+func checkWants(r, cut *Round, kept *Kept, o *Outcome, keeps []time.Duration, share uint32,
+	fail func(string, ...any)) {
+	at := make([]Place, len(r.Tasks)) // as the record clears
+	for i := range at {
+		at[i].Agent = -1
+	}
+	next := 0
+	for _, x := range o.Awards {
+		for cut.Tasks[next].ID != x.Task {
+			next++
+		}
+		a, _ := cut.place(x.Agent)
+		at[kept.Tasks[next]] = Place{Agent: kept.Agents[a]}
+	}
+	for _, p := range o.Planned {
+		at[kept.Tasks[p.Task]] = Place{Agent: kept.Agents[p.Agent], Later: true}
+	}
+	for _, t := range kept.Tasks {
+		if x := &kept.At[t]; at[t].Agent != x.Agent || at[t].Later != x.Later {
+			return // of plans as good as each other it has another one
+		}
+	}
+	var w wants
+	full, ok := w.planned(cut, o, share, func(a int) bool { return kept.free[kept.Agents[a]] > 0 })
+	if !ok {
+		fail("the outcome is none of the record's")
+	}
+	var of []time.Duration
+	for _, e := range kept.Edges {
+		of = append(of, keeps[e])
+	}
+	if full {
+		w.find(cut, of)
+	}
+	for a, i := range kept.Agents {
+		if s := cut.Agents[a].Seats; len(s) == 0 || s[0].In != r.Agents[i].Seats[0].In {
+			continue // tasks that are left out have the first
+		}
+		for k, m := range [2][2]Most{{kept.Wants[i].More, w.Wants[a].More},
+			{kept.Wants[i].Beside, w.Wants[a].Beside}} {
+			if m[0].All != m[1].All || m[0].Client != m[1].Client || m[0].Others != m[1].Others {
+				fail("agent %d, %d: the round wants %+v, its record %+v", i, k, m[0], m[1])
+			}
+		}
+	}
 }
 
 // checkCut compares welfare, awards and slot prices.

@@ -97,7 +97,7 @@ func TestSameCutsOnEveryMachine(t *testing.T) {
 		case isPosted != (err != nil):
 			t.Fatal(err)
 		case !isPosted:
-			fmt.Fprintln(h, k.Wants, k.By, k.At)
+			fmt.Fprintln(h, k.Wants, k.At)
 		}
 		o, err := Clear(r)
 		if err != nil {

@@ -55,10 +55,6 @@ type Load struct {
 	Running int
 	Spare   bool  // the plan leaves a slot free
 	Refused uint8 // bits of Ground.Refused, the first the lowest: their tasks might have gone there
-
-	// Who would have most of one more slot, of all and of other clients, waits beside a free slot elsewhere:
-	// see [Gain]. Agents that nobody is given are not in a record, so it says so.
-	Idle, OthersIdle bool
 }
 
 // Stay is a task's use of an agent.
@@ -91,9 +87,9 @@ func (s Stay) Toll(second Credits, running int, common Credits) Credits {
 }
 
 // AppendCanonical appends the bytes of a round's ground to b: its loads, a list of: second; service in
-// milliseconds; 64 times those running, 32 and 16 where others and all are idle, twice refused, and 1 where a
-// slot is spare. If there are any, at, lost, common string, service in milliseconds, a list of refused string
-// follow, and of each edge: service in milliseconds, prefill in steps of 100 us, mine.
+// milliseconds; 16 times those running, twice refused, and 1 where a slot is spare. If there are any, at,
+// lost, common string, service in milliseconds, a list of refused string follow, and of each edge: service in
+// milliseconds, prefill in steps of 100 us, mine.
 func (g *Ground) AppendCanonical(b []byte) []byte {
 	b = appendCount(b, len(g.Loads))
 	if len(g.Loads) == 0 {
@@ -102,11 +98,9 @@ func (g *Ground) AppendCanonical(b []byte) []byte {
 	for _, l := range g.Loads {
 		b = binary.AppendUvarint(b, uint64(l.Second))
 		b = binary.AppendUvarint(b, uint64(l.Service/time.Millisecond))
-		running := 64*uint64(l.Running) + 2*uint64(l.Refused)
-		for i, said := range [3]bool{l.Spare, l.Idle, l.OthersIdle} {
-			if said {
-				running += [3]uint64{1, 16, 32}[i]
-			}
+		running := 16*uint64(l.Running) + 2*uint64(l.Refused)
+		if l.Spare {
+			running++
 		}
 		b = binary.AppendUvarint(b, running)
 	}
@@ -148,9 +142,8 @@ func (d *Decoder) Ground(r *Round, g *Ground) {
 	for i := range g.Loads {
 		l := &g.Loads[i]
 		*l = Load{Second: Credits(whole(int64(MaxWorth))), Service: span(time.Millisecond)}
-		running := whole(64*MaxSlots + 63)
-		l.Running, l.Refused, l.Spare = int(running>>6), uint8(running>>1&7), running&1 != 0
-		l.Idle, l.OthersIdle = running&16 != 0, running&32 != 0
+		running := whole(16*MaxSlots + 15)
+		l.Running, l.Refused, l.Spare = int(running>>4), uint8(running>>1&7), running&1 != 0
 	}
 	g.At, g.Lost, g.Common = whole(math.MaxInt64), uint32(whole(FullShare)), AgentID(d.Text())
 	g.Service = span(time.Millisecond)

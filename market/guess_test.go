@@ -36,8 +36,8 @@ func TestCutsDoNotHangOnThoseBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			pivots, anew = pivots+c.ws.solver.Pivots, anew+other.ws.solver.Pivots
-			if !slices.Equal(k.Wants, want.Wants) || !slices.Equal(k.By, want.By) {
-				t.Fatalf("round %d: one more slot adds %v to %v; want %v to %v", n, k.Wants, k.By, want.Wants, want.By)
+			if !slices.Equal(k.Wants, want.Wants) {
+				t.Fatalf("round %d: one more slot adds %v; want %v", n, k.Wants, want.Wants)
 			}
 			welfare := Credits(0)
 			for j, at := range k.At {

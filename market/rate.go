@@ -2,6 +2,7 @@ package market
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -22,7 +23,6 @@ type Excess struct {
 const (
 	learns     = int64(time.Second / time.Millisecond) // over which prices move
 	mostExcess = 64                                    // clients; of more the price counts in full
-	addsUp     = 4                                     // times what one more slot would have added
 )
 
 // PriceAt returns the price of a second of a slot at a time: half as much with each second since that was
@@ -71,26 +71,16 @@ func Part(c Credits, n, of int64) Credits {
 // step is a price after a round so long after the one before, by what one more slot would have added to its
 // plan. It moves towards that, half of the way in a second, and no more in one step.
 //
-// Where the task that would have had most of the slot waits beside a free one of a dearer agent it moves as
-// far, but does not wane, and so adds up, to what a second is worth to that task, and to four times what it
-// would have had more, at most. At rest a price would be what those lose who wait: so they would wait for
-// what is cheap up to where a dearer agent costs them no more, as long as others come who do the same.
-func step(price Credits, g Gain, dt int64) Credits {
-	rise := g.More - waned(g.More, min(dt, learns))
+// Where somebody waits beside a free slot of a dearer agent it moves as far, but does not wane, and so adds
+// up, as long as it is below the price at which that slot were as good. At rest a price would be what those
+// lose who wait: so they would wait for what is cheap up to where a dearer agent costs them no more, as long
+// as others come who do the same. It does not go there at once, since a price that keeps somebody from a
+// wait of a moment costs more than the moment.
+func step(price, more, beside Credits, dt int64) Credits {
+	rise := more - waned(more, min(dt, learns))
 	rests := waned(price, dt) + rise
-	if !g.Idle {
-		return rests
-	}
-	price = waned(price, max(0, dt-learns)) // nobody knows what was wanted before
-	return max(rests, min(price+rise, g.Worth, addsUp*g.More))
-}
-
-// without returns what one more slot would have added had a client not been there.
-func (w *Want) without(client string) Gain {
-	if client == w.Client {
-		return w.Others
-	}
-	return w.Gain
+	stands := waned(price, max(0, dt-learns)) // before nobody knows what was wanted
+	return max(rests, min(stands+rise, beside))
 }
 
 // learn takes in what one more slot would have added to the plan of a round. What a client adds to the price
@@ -104,36 +94,32 @@ func (r *Rate) learn(at int64, w Want) {
 		dt = 0
 	}
 	before := r.Price
-	r.At, r.Price = at, step(before, w.Gain, dt)
-	kept, known := r.Excess[:0], false
+	r.At, r.Price = at, step(before, w.More.All, w.Beside.All, dt)
+	moved := func(client string, excess Credits) Excess {
+		without := step(before-excess, w.More.without(client), w.Beside.without(client), dt)
+		return Excess{client, r.Price - without}
+	}
+	kept := r.Excess[:0]
 	for _, x := range r.Excess {
-		known = known || x.Client == w.Client
-		if x.Price = r.Price - step(before-x.Price, w.without(x.Client), dt); x.Price > 0 {
+		if x = moved(x.Client, x.Price); x.Price > 0 {
 			kept = append(kept, x)
 		}
 	}
-	if r.Excess = kept; !known {
-		r.owe(Excess{w.Client, r.Price - step(before, w.Others, dt)})
-	}
-}
-
-// owe remembers a client that moves the price. Of too many who moved it least counts with the others.
-func (r *Rate) owe(x Excess) {
-	if x.Price <= 0 {
-		return
-	}
-	if len(r.Excess) < mostExcess {
-		r.Excess = append(r.Excess, x)
-		return
-	}
-	least := 0
-	for i := range r.Excess {
-		if r.Excess[i].Price < r.Excess[least].Price {
-			least = i
+	for _, c := range [2]string{w.More.Client, w.Beside.Client} {
+		known := slices.ContainsFunc(kept, func(x Excess) bool { return x.Client == c })
+		if x := moved(c, 0); x.Price > 0 && !known {
+			kept = append(kept, x)
 		}
 	}
-	if r.Excess[least].Price < x.Price {
-		r.Excess[least] = x
+	r.Excess = kept
+	for len(r.Excess) > mostExcess { // who moved it least counts with the others
+		least := 0
+		for i := range r.Excess {
+			if r.Excess[i].Price < r.Excess[least].Price {
+				least = i
+			}
+		}
+		r.Excess = slices.Delete(r.Excess, least, least+1)
 	}
 }
 

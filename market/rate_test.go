@@ -9,12 +9,11 @@ import (
 )
 
 // one makes a want of one client alone, which waits beside nobody's free slot.
-func one(more Credits, client string) Want { return Want{Gain: Gain{More: more}, Client: client} }
+func one(more Credits, client string) Want { return Want{More: Most{All: more, Client: client}} }
 
-// beside makes the want of a client that waits beside a free slot, to whom a second is worth four times what
-// it would have more.
-func beside(more Credits, client string) Want {
-	return Want{Gain: Gain{more, 4 * more, true}, Client: client}
+// beside makes the want of a client that waits beside a free slot, which were as good to it at a price.
+func beside(more, price Credits, client string) Want {
+	return Want{More: Most{All: more, Client: client}, Beside: Most{All: price, Client: client}}
 }
 
 // A plan in which one more slot would have added nothing raises no price: what was learned of it is less than
@@ -65,21 +64,20 @@ func TestWhatAClientAddsToAPrice(t *testing.T) {
 	now := int64(1)
 	for range 2000 {
 		now += rng.Int64N(rng.Int64N(3000) + 1)
-		gains := make([]Gain, len(clients))
-		for i := range gains {
+		var more, price [5]Credits
+		for i := range clients {
 			if rng.IntN(3) == 0 {
-				more := Credits(rng.Int64N(int64(Credit)))
-				gains[i] = Gain{more, more + Credits(rng.Int64N(int64(5*Credit))), rng.IntN(2) == 0}
+				more[i] = Credits(rng.Int64N(int64(Credit)))
+				if rng.IntN(2) == 0 {
+					price[i] = more[i] + Credits(rng.Int64N(int64(5*Credit)))
+				}
 			}
 		}
 		want := func(but int) (w Want) {
-			for i, g := range gains {
-				switch {
-				case i == but || g.More == 0:
-				case g.More > w.More:
-					w = Want{g, w.Gain, clients[i]}
-				case g.More > w.Others.More:
-					w.Others = g
+			for i, c := range clients {
+				if i != but {
+					w.More.take(more[i], c, i)
+					w.Beside.take(price[i], c, i)
 				}
 			}
 			return w
@@ -120,8 +118,8 @@ func TestOnePlanMovesAPriceHalfOfTheWay(t *testing.T) {
 	}
 }
 
-// Where somebody waits beside a free slot a price adds up, to what a second is worth to whoever waits: by
-// half of what is wanted in a second, and by no more in one step, however long there was no plan.
+// Where somebody waits beside a free slot a price adds up, to where that slot is as good: by half of what is
+// wanted in a second, and by no more in one step, however long there was no plan.
 func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 	for _, idle := range []int64{1, 100, 1000, 5000, 3_600_000} {
 		var r Rate
@@ -130,7 +128,7 @@ func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 		for range 30 {
 			before := r.Price
 			now += idle
-			r.learn(now, beside(3*Credit, "bob"))
+			r.learn(now, beside(3*Credit, 12*Credit, "bob"))
 			if r.Price > before+3*Credit/2 {
 				t.Errorf("after %d ms one plan moves %s to %s", idle, before, r.Price)
 			}
@@ -140,7 +138,7 @@ func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 		}
 		switch p := r.PriceAt(now); {
 		case idle == 1000 && p != 12*Credit:
-			t.Errorf("after half a minute of wishes a second costs %s, and is worth 12", p)
+			t.Errorf("after half a minute of wishes a second costs %s, and a free slot is as good at 12", p)
 		case idle == 3_600_000 && p > 3*Credit/2:
 			t.Errorf("a wish an hour has a second cost %s", p)
 		}
@@ -152,26 +150,26 @@ func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 }
 
 // No small wish keeps up the price that great ones made: as soon as they are gone it falls, by half with each
-// second, to four times what is still wanted, however much a second is worth to whoever wants it.
+// second, to where a free slot is as good to whoever still waits.
 func TestASmallWishHoldsNoPrice(t *testing.T) {
 	for _, every := range []int64{10, 100, 1000} {
 		var r Rate
 		now := int64(1)
-		wish := func(of time.Duration, more Credits, client string) {
+		wish := func(of time.Duration, more, price Credits, client string) {
 			for end := now + of.Milliseconds(); now < end; {
 				now += every
-				r.learn(now, Want{Gain: Gain{more, 100 * Credit, true}, Client: client})
+				r.learn(now, beside(more, price, client))
 			}
 		}
-		wish(20*time.Second, 100*Credit, "ann")
+		wish(20*time.Second, 30*Credit, 100*Credit, "ann")
 		if r.Price < 90*Credit {
-			t.Fatalf("each %d ms: 100 is wanted, and a second costs %s", every, r.Price)
+			t.Fatalf("each %d ms: a free slot is as good at 100, and a second costs %s", every, r.Price)
 		}
-		wish(5*time.Second, Credit/1000, "bob")
+		wish(5*time.Second, Credit/1000, Credit/250, "bob")
 		if r.Price > 4*Credit {
 			t.Errorf("each %d ms: five seconds after a burst a small wish has a second cost %s", every, r.Price)
 		}
-		wish(20*time.Second, Credit/1000, "bob")
+		wish(20*time.Second, Credit/1000, Credit/250, "bob")
 		if r.Price > 4*Credit/1000 {
 			t.Errorf("each %d ms: a wish of 0.001 has a second cost %s", every, r.Price)
 		}
@@ -186,16 +184,16 @@ func TestAGreaterWishMakesNoLowerPrice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for range 100_000 {
 		p, more, dt := Credits(rng.Int64N(1000)), Credits(rng.Int64N(300)), rng.Int64N(5000)
-		g := Gain{more, more + Credits(rng.Int64N(1000)), rng.IntN(2) == 0}
-		x, by := step(p, g, dt), Credits(rng.Int64N(50))
-		if y := step(p+by, g, dt); y < x {
-			t.Fatalf("%+v, %d ms: from %d to %d, and from %d to %d", g, dt, p, x, p+by, y)
+		beside := max(0, more+Credits(rng.Int64N(1000)-500))
+		x, by := step(p, more, beside, dt), Credits(rng.Int64N(50))
+		if y := step(p+by, more, beside, dt); y < x {
+			t.Fatalf("%d, %d, %d ms: from %d to %d, and from %d to %d", more, beside, dt, p, x, p+by, y)
 		}
-		for _, h := range []Gain{{more + by, g.Worth + by, g.Idle}, {more, g.Worth + by, g.Idle},
-			{more, g.Worth, true}} {
-			if y := step(p, h, dt); y+1 < x {
-				t.Fatalf("from %d in %d ms: %+v to %d, and %+v to %d", p, dt, g, x, h, y)
-			}
+		if y := step(p, more+by, beside, dt); y+1 < x {
+			t.Fatalf("from %d in %d ms, beside %d: %d to %d, and %d to %d", p, dt, beside, more, x, more+by, y)
+		}
+		if y := step(p, more, beside+by, dt); y < x {
+			t.Fatalf("from %d in %d ms, %d: beside %d to %d, and %d to %d", p, dt, more, beside, x, beside+by, y)
 		}
 	}
 }
@@ -262,15 +260,18 @@ func FuzzRate(f *testing.F) {
 		now := int64(1)
 		for range 4 {
 			more := Credits(max(0, min(more, int64(MaxWorth))))
-			all := Gain{more, min(more+Credits(max(0, prefill))/2, MaxWorth), service%2 == 0}
-			r.learn(now, Want{all, Gain{min(more, Credits(max(0, others))), MaxWorth, dt%2 == 0}, "c"})
+			w := Want{More: Most{All: more, Others: min(more, Credits(max(0, others))), Client: "c"}}
+			if service%2 == 0 {
+				w.Beside = Most{All: min(more+Credits(max(0, prefill))/2, MaxWorth), Client: "d"}
+			}
+			r.learn(now, w)
 			rates := Rates{Agents: map[AgentID]Rate{"a": r}}
 			if err := rates.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			p, w := r.PriceAt(now), r.Without(now, "c")
-			if p < 0 || p > MaxWorth || w < 0 || w > p {
-				t.Fatalf("a price of %s, without its client %s", p, w)
+			p, less := r.PriceAt(now), r.Without(now, "c")
+			if p < 0 || p > MaxWorth || less < 0 || less > p {
+				t.Fatalf("a price of %s, without its client %s", p, less)
 			}
 			stay := Stay{WholeService(time.Duration(service)), WholePrefill(time.Duration(prefill)), 0}
 			if x := stay.Toll(p, MaxSlots, 0); x < 0 || x > MaxWorth {

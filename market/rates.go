@@ -68,7 +68,7 @@ func (x *Rates) Calm(r *Round, o *Outcome) bool {
 	}
 	w.keep = zeroed(w.keep, len(r.Edges)) // whether one more is wanted depends on no time
 	w.find(r, w.keep)
-	return !slices.ContainsFunc(w.Wants, func(w Want) bool { return w.More > 0 })
+	return !slices.ContainsFunc(w.Wants, func(w Want) bool { return w.More.All > 0 })
 }
 
 // Learn takes in a round that is on record.
@@ -97,7 +97,6 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 		wants.find(r, wants.keep)
 	}
 	for i, w := range wants.Wants {
-		w.Idle, w.Others.Idle = g.Loads[i].Idle, g.Loads[i].OthersIdle
 		if a := &r.Agents[i]; len(a.Seats) > 0 {
 			x.Agents, x.Fresh = learn(x.Agents, a.Agent, g.At, w), learn(x.Fresh, a.Agent, g.At, w)
 		}
@@ -106,18 +105,18 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 
 // learn takes in what a round wanted of an agent. Of too many agents all others are forgotten.
 func learn(known map[AgentID]Rate, id AgentID, at int64, w Want) map[AgentID]Rate {
-	if len(known) == 0 && w.More <= 0 {
+	if len(known) == 0 && w.More.All <= 0 {
 		return known
 	}
 	rate, in := known[id]
-	if !in && w.More <= 0 {
+	if !in && w.More.All <= 0 {
 		return known
 	}
 	if known == nil || !in && len(known) == MaxAgents {
 		known = map[AgentID]Rate{}
 	}
 	rate.learn(at, w)
-	if known[id] = rate; rate.Price == 0 && w.More <= 0 {
+	if known[id] = rate; rate.Price == 0 && w.More.All <= 0 {
 		delete(known, id)
 	}
 	return known

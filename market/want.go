@@ -6,45 +6,67 @@ import (
 	"time"
 )
 
-// Want measures what one more slot of an agent would have added to a plan, a second of it.
+// Want measures, for each second of it, what one more slot of an agent would have added to a plan.
 type Want struct {
-	Gain        // of all clients
-	Others Gain // of all but one
-	Client string
+	// More counts what somebody would have at the agent's first seat, less what he has in the plan.
+	More Most
+	// Beside is the price of a second at which that seat were as good to somebody who waits as a slot of
+	// another agent that the plan leaves free. Below it he goes on waiting beside the free one.
+	Beside Most
 }
 
-// Gain measures what a second of a slot would add to a plan.
-type Gain struct {
-	More  Credits
-	Worth Credits // to whoever had it, whatever else the plan has for that task: never less
-	Idle  bool    // that task waits beside a free slot of another agent, which is worth its cost to it
+// Most is the greatest of some amounts that several clients have.
+type Most struct {
+	All    Credits // of all clients
+	Others Credits // of all but Client
+	Client string
+
+	by, next int32 // tasks whose amounts these are, from 1
+}
+
+// take counts the amount of a client's task.
+func (m *Most) take(c Credits, client string, task int) {
+	switch {
+	case c > m.All:
+		if client != m.Client {
+			m.Others, m.next = m.All, m.by
+		}
+		m.All, m.Client, m.by = c, client, int32(task)+1
+	case c > m.Others && client != m.Client:
+		m.Others, m.next = c, int32(task)+1
+	}
+}
+
+// without returns the greatest had a client not been there.
+func (m *Most) without(client string) Credits {
+	if client == m.Client {
+		return m.Others
+	}
+	return m.All
 }
 
 // wants measures what one more slot of each agent would have added to the plan of a round.
 type wants struct {
 	Wants []Want
-	By    []int32 // of each agent: whose More that is, a task, or -1
-	Next  []int32 // likewise, of other clients than that one's
 
-	now  []int32   // of each task: the agent where it begins, or -1
-	own  []Credits // likewise: what it has in the plan
-	free []int     // of each agent: free slots that the plan leaves
-	idle []bool    // of each task: might have one of these
-	keep []time.Duration
+	now   []int32   // of each task: the agent where it begins, or -1
+	own   []Credits // likewise: what it has in the plan
+	free  []int     // of each agent: free slots that the plan leaves
+	spare []int32   // of each task: the edge to the free slot that is best for it, from 1
+	keep  []time.Duration
 
 	rates []Rate // of each agent, as a check finds them
 }
 
 // of begins with a round in which nobody has a seat yet.
 func (w *wants) of(r *Round) {
-	agents := len(r.Agents)
-	w.Wants, w.By, w.Next = zeroed(w.Wants, agents), resize(w.By, agents), resize(w.Next, agents)
-	w.now, w.own, w.free = resize(w.now, len(r.Tasks)), zeroed(w.own, len(r.Tasks)), zeroed(w.free, agents)
+	agents, tasks := len(r.Agents), len(r.Tasks)
+	w.Wants, w.free = zeroed(w.Wants, agents), zeroed(w.free, agents)
+	w.now, w.own, w.spare = resize(w.now, tasks), zeroed(w.own, tasks), zeroed(w.spare, tasks)
 	for t := range w.now {
 		w.now[t] = -1
 	}
 	for a := range r.Agents {
-		w.By[a], w.Next[a] = -1, -1
 		for _, s := range r.Agents[a].Seats {
 			if !s.Later {
 				w.free[a] += s.Slots
@@ -69,38 +91,41 @@ func (w *wants) has(r *Round, task, agent, seat int, own Credits, share uint32) 
 // longer would have made a second so dear that he was kept out, and so made it dearer still. Where a slot
 // stays free one more adds nothing, whoever its toll keeps away. keeps are [Stay.Keeps] of each edge.
 func (w *wants) find(r *Round, keeps []time.Duration) {
+	if !slices.ContainsFunc(w.free, func(n int) bool { return n <= 0 }) {
+		return
+	}
+	if slices.ContainsFunc(w.free, func(n int) bool { return n > 0 }) {
+		for i := range r.Edges {
+			e := &r.Edges[i]
+			if w.free[e.Agent] > 0 && w.now[e.Task] < 0 && r.alone(e) > 0 &&
+				(w.spare[e.Task] == 0 || r.alone(e) > r.alone(&r.Edges[w.spare[e.Task]-1])) {
+				w.spare[e.Task] = int32(i) + 1
+			}
+		}
+	}
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		seats, most := r.Agents[e.Agent].Seats, &w.Wants[e.Agent]
 		if w.free[e.Agent] > 0 || len(seats) == 0 || int(w.now[e.Task]) == e.Agent {
 			continue
 		}
-		x, t, by := e.Value-e.Cost-r.Fee, &r.Tasks[e.Task], w.By[e.Agent]
-		if !above(x-w.own[e.Task], most.Others.More, keeps[i]) { // which is never above the most
+		x, t, s := e.Value-e.Cost-r.Fee, &r.Tasks[e.Task], w.spare[e.Task]
+		if !above(x-w.own[e.Task], most.More.Others, keeps[i]) &&
+			(s == 0 || !above(x-r.alone(&r.Edges[s-1]), most.Beside.Others, keeps[i])) {
 			continue
 		}
-		x -= t.Delay(seats[0].In)
-		gain := Gain{perSecond(x-w.own[e.Task], keeps[i]), perSecond(x, keeps[i]), false}
-		switch {
-		case gain.More > most.More:
-			if by >= 0 && t.Client != most.Client {
-				most.Others, w.Next[e.Agent] = most.Gain, by
-			}
-			most.Gain, most.Client, w.By[e.Agent] = gain, t.Client, int32(e.Task)
-		case gain.More > most.Others.More && t.Client != most.Client:
-			most.Others, w.Next[e.Agent] = gain, int32(e.Task)
+		if x -= t.Delay(seats[0].In); x <= w.own[e.Task] {
+			continue
+		}
+		most.More.take(perSecond(x-w.own[e.Task], keeps[i]), t.Client, e.Task)
+		if s > 0 {
+			most.Beside.take(perSecond(x-r.alone(&r.Edges[s-1]), keeps[i]), t.Client, e.Task)
 		}
 	}
-	w.idle = zeroed(w.idle, len(r.Tasks))
-	for i := range r.Edges {
-		e := &r.Edges[i]
-		w.idle[e.Task] = w.idle[e.Task] || w.free[e.Agent] > 0 && e.Value-e.Cost > r.Fee
-	}
-	for a := range w.Wants {
-		w.Wants[a].Idle = w.By[a] >= 0 && w.idle[w.By[a]]
-		w.Wants[a].Others.Idle = w.Next[a] >= 0 && w.idle[w.Next[a]]
-	}
 }
+
+// alone returns what an edge's task would have at a slot that is free and that nobody else wants.
+func (r *Round) alone(e *Edge) Credits { return e.Value - e.Cost + e.Toll - r.Fee }
 
 // planned begins with the plan of an outcome; ok is false where that is none of the round's. full says that
 // an agent has no slot left: then find finds the wants, of which else there are none. Where spare says so

@@ -58,10 +58,6 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 		}
 		c.Agents, p.rest.Pruned.Beyond = append(c.Agents, k.Agents...), out
 		err = p.begin(stop)
-		for i := range c.Ground.Loads {
-			l, w := &c.Ground.Loads[i], &k.Wants[c.Agents[i]]
-			l.Idle, l.OthersIdle = w.Idle, w.Others.Idle
-		}
 	}
 	if errors.Is(err, market.ErrStopped) {
 		c.Tasks, c.Agents = c.Tasks[:0], c.Agents[:0]

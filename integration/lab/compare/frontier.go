@@ -186,17 +186,19 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
 * **How a price adds up where somebody waits beside a free slot.** It came to rest at what the wait costs,
   so on the mixed fleet where nobody says terms callers waited for cheap engines up to where a dearer one
   costs as much more: 4 and 8 s on the median at .9 and 1.1, beside 21 and 25 idle slots. Now it does not
-  wane there, up to four times what one more slot would have added: by three seeds +22 and +32 % of welfare,
-  medians of 1.3 and 3.2 s, bills of 2.2 times the card as before, the dearest client 8.5 times and not 3
-  and 5. By five seeds that is 13 and 22 % less than a router that looks at no price, which was 25 and 36 %.
-  Where callers say terms -.2 and -.3 % on mixed, -.7 % on two-speeds, -1.2 % on alike (1.1), with p99s of
-  first tokens of 1.0 and not 1.2 s, 1.6 and not 2.9, 1.5 and not 2.0, 1.5 and not 1.9, and bills a fifth to
-  a quarter more; elsewhere level. Tried beside it: adding up without a bound lets a wish of a nano-credit
-  keep a price of 100; wherever anybody waits, not only beside a free slot, the same welfare, but bills of
-  5.3 and not 1.3 times the card on chat-2, 1.9 and not 1.2 on rag at 1.1; to eight times at half the pace
-  +17 and +23 %, +.2 and +.3 %, -.3 %, -.7 %, and bills a tenth more; four or eight times as great at once,
-  with the wane, +19 to +33 % but -1.4 to -5.9 % with terms; by what a second of waiting costs, whatever one
-  more slot would add, -21 to -49 % on mooncake. All by three seeds.
+  wane there, up to the price at which the free slot is as good: +25 and +38 % of welfare, medians of .9 and
+  2.5 s, bills of 2.2 times the card as before. Where callers say terms 0 and +.4 % on mixed, 0 on two-speeds,
+  -.1 % on alike (1.1), with p99s of first tokens of 1.1 and not 1.2 s, 1.5 and not 2.9, 1.3 and not 2.0, 2.0
+  and not 1.9; +38 % on agents, by seeds far apart; -1 % on mooncake; elsewhere level. Tried beside it: up to four times
+  what one more slot would have added, and to what a second is worth to whoever wants it most, +22 and +32 %,
+  but -.2 to -1.2 % with terms, and bills a fifth to a quarter more; twice as fast +2 and +3 % more, but -.4
+  and -1.2 % on mixed with terms; at once to where the free slot is as good +29 and +45 %, but -1.2, -.6 and
+  -.7 % on mtrag, rag and tau where agents are alike, -3 % on mooncake, and bills of 2.8 and not 1.0 times the
+  card on quac; to where it is as good to the first who goes there, and not to the last, 0 and +13 %; without the
+  time until the agent's first seat +25 and +33 %, and -5 % on mooncake; learned only where a task begins +25
+  and +40 %, but -55 % on agents and -1 % on two-speeds; a price that wanes by half in 4 s -1 to -4 % with
+  terms. Adding up without a bound lets a wish of a nano-credit keep a price of 100; wherever anybody waits,
+  bills of 5.3 and not 1.3 times the card on chat-2. All by three seeds.
 * **A task more on an engine than it runs at once, whatever terms say**, which waits in it for the next end.
   It is done where terms differ little, as where nobody says any: an engine forms its next step in the moment in
   which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag and 2 %
