@@ -29,6 +29,7 @@ type Agent struct {
 	// for which its tasks kept a slot by themselves, of that for prompts: means
 	own, prefill time.Duration
 	Runs         []Run // in the order of their rounds: the hub's own count is the load
+	last         int64 // by Turn.Nano: when the last first token came that is known
 	id           string
 	service      *Service // of its class
 	seller       market.Seller
@@ -36,7 +37,6 @@ type Agent struct {
 	reg          bus.Registration
 
 	ended []Run // of which is learned what was their own once what ran beside them has ended
-	queue Queue // of the prompts of these
 
 	seq  uint64
 	said time.Time // when its last summary came; zero: none has since it joined
@@ -59,9 +59,12 @@ type Run struct {
 	Since        time.Time     // it was handed out
 	Most         time.Duration // for which it may have a slot
 
-	job    uint64        // its number in the queue of prompts; 0: it is in none
+	queued      bool          // what follows is known of its prompt, and not yet when its first token came
+	prompt      int           // tokens
+	work        time.Duration // to compute what of them is not cached
+	sent, first int64         // when it was dispatched, and when its first token is expected
+
 	served bool          // its first token came, as far as is known
-	work   time.Duration // to compute its prompt
 	kept   time.Duration // for which it kept its slot; 0: it has it
 	others time.Duration // of that, in which prompts of others were computed that were served
 }
@@ -163,10 +166,12 @@ func (a *Agent) Begin(client, task string, now time.Time, most time.Duration) {
 	a.Runs = append(a.Runs, Run{Client: client, Task: task, Since: now, Most: most})
 }
 
-// Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
+// Computes puts the prompt of the task that began last behind what is in hand: its tokens, the time to compute
+// what of them is not cached, and to its first token.
 func (a *Agent) Computes(now int64, prompt int, work, ttft time.Duration) {
 	x := &a.Runs[len(a.Runs)-1]
-	x.work, x.job = work, a.queue.Sent(now, prompt, work, ttft)
+	x.queued, x.prompt, x.work = true, prompt, max(0, work)
+	x.sent, x.first = now, now+int64(max(0, ttft))
 }
 
 // Computed records the time to the first token of a task that was served; 0: not known.
@@ -175,12 +180,14 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 	if i < 0 {
 		return
 	}
-	a.Runs[i].served = true
-	x := a.Runs[i]
-	a.queue.Ended(x.job, ttft)
+	x := &a.Runs[i]
+	if x.queued && ttft > 0 {
+		a.last = max(a.last, x.sent+int64(ttft))
+	}
+	x.served, x.queued = true, false
 	for _, all := range [2][]Run{a.Runs, a.ended} {
 		for k := range all {
-			if y, came := &all[k], all[k].Since.Sub(x.Since); y.job != x.job {
+			if y, came := &all[k], all[k].Since.Sub(x.Since); y != x {
 				y.others += max(0, min(ttft, came+cmp.Or(y.kept, market.MaxIn))-max(0, came, ttft-x.work))
 			}
 		}
@@ -202,7 +209,6 @@ func (a *Agent) Kept(client, task string, kept time.Duration) {
 // End records that the agent has a task no more.
 func (a *Agent) End(client, task string) {
 	if i := a.find(client, task); i >= 0 {
-		a.queue.Ended(a.Runs[i].job, 0)
 		a.Runs = slices.Delete(a.Runs, i, i+1)
 	}
 	a.ended = slices.DeleteFunc(a.ended, func(x Run) bool {
@@ -266,7 +272,7 @@ func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
 		a.reg.Price = s.Price // for later rounds: a hold carries the card it was made with
 	}
 	r.correct(a, s.InFlight, first)
-	a.queue.Said(now, now-int64(HearsWithin), s.Prefills)
+	a.Said(now, now-int64(HearsWithin), s.Prefills)
 	switch after := a.Free(now); {
 	case after > before, open && !a.Open(now), after > 0 && a.reg.Price != price:
 		r.news()

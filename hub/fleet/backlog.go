@@ -24,11 +24,73 @@ type Pace interface {
 // Keeps says what is learned of how fast the agent is.
 func (a *Agent) Keeps(p Pace) { a.pace = p }
 
-// Load returns an agent's load, by the hub's own dispatches; tasks that only the agent counts decode.
-func (a *Agent) Load(now int64) estimate.Load {
-	l := a.queue.Load(now)
-	l.Decoding += max(0, len(a.Runs)-len(a.queue.jobs)) + a.stuck
+// Load returns an agent's load, by the hub's own dispatches; tasks that only the agent counts decode. A hub
+// hears of first tokens only with completions, so until then it goes by its forecasts, for an engine that
+// computes one prompt after the other. The rest of the prompt that is computed now is the mean of two
+// estimates: by the time since the last first token, and by the time until the prompt's own is expected.
+func (a *Agent) Load(now int64) (l estimate.Load) {
+	began, until, head := a.last, int64(0), time.Duration(0)
+	for i := range a.Runs {
+		switch x := &a.Runs[i]; {
+		case !x.queued:
+			l.Decoding++
+		case x.first <= now:
+			l.Decoding++
+			l.Resident += x.prompt
+			began = max(began, x.first)
+		default:
+			if l.Waiting++; l.Waiting == 1 {
+				head, began, until = x.work, max(began, x.sent), x.first-now
+			}
+			l.Left += x.work
+		}
+	}
+	if l.Waiting > 0 {
+		since := max(0, head-time.Duration(max(0, now-began)))
+		l.Left += (since+min(head, time.Duration(until)))/2 - head
+	}
+	l.Decoding += a.stuck
 	return l
+}
+
+// A first token that is late is looked for again after half as long as its prompt takes, within these.
+const sooner, later = 20 * time.Millisecond, 2 * time.Second
+
+// Said takes in how many tasks have no first token yet, by the agent's word. An agent computes prompts in the
+// order in which they came: if fewer wait than was believed, the oldest have begun, and if more do, the
+// latest of those that were believed to have begun have not, and all behind them are as late. Of what was
+// dispatched since a moment nobody knows whether the agent had heard of it. What an agent says moves its own
+// forecasts alone.
+func (a *Agent) Said(now, before int64, prefills int) {
+	waiting, fresh := 0, 0
+	for i := range a.Runs {
+		switch x := &a.Runs[i]; {
+		case !x.queued:
+		case x.sent >= before:
+			fresh++
+		case x.first > now:
+			waiting++
+		}
+	}
+	for i := range a.Runs {
+		if x := &a.Runs[i]; x.queued && waiting > max(0, prefills) && x.sent < before && x.first > now {
+			x.first = now
+			waiting--
+		}
+	}
+	late := int64(0)
+	for i := len(a.Runs) - 1; i >= 0 && waiting+fresh < prefills; i-- {
+		if x := &a.Runs[i]; x.queued && x.sent < before && x.first <= now {
+			late = max(late, min(now-x.first, int64(later)))
+			x.first = now + int64(min(max(x.work/2, sooner), later))
+			waiting++
+		}
+	}
+	for i := range a.Runs {
+		if x := &a.Runs[i]; x.queued && x.first > now {
+			x.first += late
+		}
+	}
 }
 
 // Backlog returns how much the agent's load delays the first token of a task that comes now, or as soon as it
@@ -73,8 +135,10 @@ const promptTokens, leastPrompt = 25, 2500
 // Where its operator gives the engine more time for a first event, it has that.
 func (r *Room[A]) Within(a *Agent, prompt, maxTokens int) (first, all time.Duration) {
 	token, beside, ahead := r.Slowest(a), max(0, a.reg.Slots-1), prompt
-	for i := range a.queue.jobs {
-		ahead += a.queue.jobs[i].prompt
+	for i := range a.Runs {
+		if a.Runs[i].queued {
+			ahead += a.Runs[i].prompt
+		}
 	}
 	first, known := a.pace.AtMost(ahead)
 	if !known || a.restarted {

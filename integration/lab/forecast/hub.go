@@ -14,9 +14,8 @@ import (
 type own struct {
 	agents  []*predict.Means
 	classes *predict.Classes
-	queues  []fleet.Queue
+	queues  []fleet.Agent // by what runs on each
 	outputs *predict.Outputs
-	sent    map[int]uint64 // by task, its number in the queue
 	firsts  []*counted     // gates of first tokens
 	lengths counted
 }
@@ -30,7 +29,7 @@ func newOwn(agents int) *own { return newOwnOf(make([]predict.Key, agents)) }
 func NewHub(classes []predict.Key) Forecaster { return newOwnOf(classes) }
 
 func newOwnOf(classes []predict.Key) *own {
-	o := &own{queues: make([]fleet.Queue, len(classes)), sent: map[int]uint64{}}
+	o := &own{queues: make([]fleet.Agent, len(classes))}
 	o.outputs = predict.NewOutputs(func(features int) predict.Gate {
 		o.lengths = counted{Gate: choices.Trees(features)}
 		return &o.lengths
@@ -98,15 +97,16 @@ func (c *counted) Learn(x, slopes []float64, left, weight float64) {
 }
 
 func (o *own) Sent(v *View, t *Task, e Expected) {
-	m := o.agents[t.Agent]
-	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt,
-		m.Line().Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT)
+	a := &o.queues[t.Agent]
+	a.Begin("", fmt.Sprint(t.ID), time.Unix(0, int64(v.Now)), 0)
+	a.Computes(int64(v.Now), t.Prompt, o.agents[t.Agent].Line().Work(t.Prompt-t.Believed, t.Believed),
+		e.forecast.TTFT)
 }
 
 func (o *own) Ended(v *View, t *Task, e Expected) {
 	ttft := time.Duration(t.TTFT * 1e9)
-	o.queues[t.Agent].Ended(o.sent[t.ID], ttft)
-	delete(o.sent, t.ID)
+	o.queues[t.Agent].Computed("", fmt.Sprint(t.ID), ttft)
+	o.queues[t.Agent].End("", fmt.Sprint(t.ID))
 	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
 		TTFT: ttft, ITL: t.ITL, Said: e.forecast})
 	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Line().Usual(t.MaxTokens))
