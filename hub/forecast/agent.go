@@ -27,7 +27,6 @@ type Sold interface {
 type Agent struct {
 	// what rounds and quotes read of every agent stands first, and so together in memory
 	class          *Class // nil: to be found
-	fits           uint64 // of its line, when that was found
 	*predict.Means        // how fast it is
 	Place          int32  // of its cache
 	Sold
@@ -124,25 +123,19 @@ func (r *Room) Recount(a *Agent, p *bus.Prompt) {
 
 // Of is the class of an agent.
 func (r *Room) Of(a *Agent) *Class {
-	if c := a.class; c != nil && c.Line.Fits() == a.fits {
+	line := a.Line()
+	if c := a.class; c != nil && c.Line == line {
 		return c
 	}
-	return r.find(a)
+	return r.find(a, line)
 }
 
 // mostClasses bounds those that are remembered: most of so many are of cards and tariffs that are no more.
 const mostClasses = 1 << 12
 
 // find finds it where what makes it may have changed.
-func (r *Room) find(a *Agent) *Class {
-	line, reg := a.Line(), a.Reg()
-	fits := line.Fits()
-	if a.class != nil && a.class.Line == line {
-		if !r.aside {
-			a.fits = fits
-		}
-		return a.class
-	}
+func (r *Room) find(a *Agent, line predict.Line) *Class {
+	reg := a.Reg()
 	rated, scores := a.Answers.Rated()
 	x := Traits{Line: line, Model: reg.Model, Price: reg.Price,
 		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
@@ -163,7 +156,7 @@ func (r *Room) find(a *Agent) *Class {
 		}
 	}
 	if !r.aside {
-		a.class, a.fits = c, fits
+		a.class = c
 	}
 	return c
 }
@@ -305,7 +298,6 @@ type Answered struct {
 // which nothing was said before, and that is not the rest of another; t: none is known. It returns how much
 // is believed of how long the first token took; false: nothing is.
 func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Duration, learned bool) {
-	defer func() { a.fits = 0 }() // it may be of another class by then
 	same := y.Hold.Boot == a.Reg().Boot
 	// The engine may be slower than the hold had time for. Its next holds get more time, within a bound.
 	switch {

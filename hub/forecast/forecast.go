@@ -90,16 +90,12 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	if c.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		e.Floor = c.worst(least, min(1, e.MaxTokens))
 	}
-	e.Worst = r.worst(t, c, &e)
-	return e
-}
-
-func (r *Room) worst(t *Task, c *Class, e *estimate.Estimate) market.Credits {
-	most := c.worst(e.Most, e.MaxTokens)
+	e.Worst = c.worst(e.Most, e.MaxTokens)
 	if t.Open() {
-		most = min(most, max(c.Cost(e.Prompt, 0, e.Output), t.Usual).Times(r.Hold))
+		e.Worst = min(e.Worst, max(c.Cost(e.Prompt, 0, e.Output), t.Usual).Times(r.Hold))
 	}
-	return max(e.Cost, e.Floor, most)
+	e.Worst = max(e.Worst, e.Cost, e.Floor)
+	return e
 }
 
 // obstacle returns why a task may not go to an agent, slots aside.

@@ -7,12 +7,11 @@ import (
 )
 
 // Sheet has the agents of a round, what tasks would have of each, and estimates: one for all of a class that
-// hold as much of a task's prompt, which stays as in the round before where it would be made the same.
+// hold as much of a task's prompt.
 type Sheet struct {
-	rows, before []row // of this round, and of the one before
-	round        uint64
-	task         *Task // at hand
-	was          []row // of its rows before: those behind the last that was asked for again
+	rows  []row // of this round
+	task  *Task // at hand
+	first int   // of its rows
 
 	at      []int32 // places of agents, from 1, by the place of their cache; 0: none
 	agents  []*Agent
@@ -53,7 +52,7 @@ func (s *Sheet) Set(r *Room, agents []*Agent, beside []int) {
 
 // Offers returns what a task would have of each agent that may serve it, as far as keep says of it.
 func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer) bool) []estimate.Offer {
-	first := len(s.offers)
+	from := len(s.offers)
 	s.held = slices.Grow(s.held[:0], len(s.agents))[:len(s.agents)]
 	clear(s.held)
 	for _, h := range r.Prefixes.Look(&t.Holders, t.Prompt) {
@@ -66,7 +65,7 @@ func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer)
 			s.offers = append(s.offers, *o)
 		}
 	})
-	return s.offers[first:len(s.offers):len(s.offers)]
+	return s.offers[from:len(s.offers):len(s.offers)]
 }
 
 // Ask shows what a task would have that a client only asks about, which nothing remembers: see [Room.Reach].
@@ -115,64 +114,29 @@ func (s *Sheet) make(r *Room, now int64, k int, depth int32) (o estimate.Offer) 
 }
 
 type row struct {
-	class  *Class
-	held   estimate.Held
-	fits   uint64 // of the class's line
-	answer int    // tokens that were expected
+	class *Class
+	held  estimate.Held
 	estimate.Estimate
 }
 
-// extent tells where the rows of a task stand.
-type extent struct {
-	round      uint64
-	from, upto int
-}
-
-// Clear begins a round of so many tasks. Its estimates stay as they are until the next but one begins.
+// Clear begins a round of so many tasks. What was shown of the last is no more.
 func (s *Sheet) Clear(tasks int) {
-	s.rows, s.before, s.round = s.before[:0], s.rows, s.round+1
-	s.offers = slices.Grow(s.offers[:0], tasks*len(s.agents))
+	s.rows, s.offers = s.rows[:0], slices.Grow(s.offers[:0], tasks*len(s.agents))
 }
 
 // Next says that the next estimates are of another task.
-func (s *Sheet) Next(t *Task) {
-	s.task, s.was = t, nil
-	if x := &t.sheet; x.round == s.round-1 && x.upto <= len(s.before) {
-		s.was = s.before[x.from:x.upto]
-	}
-	t.sheet = extent{s.round, len(s.rows), len(s.rows)}
-}
-
-// Of is [Room.Estimate] of the task at hand.
-func (s *Sheet) Of(r *Room, now int64, c *Class, h estimate.Held) *estimate.Estimate {
-	t := s.task
-	own := s.rows[max(t.sheet.from, len(s.rows)-near):]
-	if i := find(own, c, h); i >= 0 {
-		return &own[i].Estimate
-	}
-	x := row{class: c, held: h, fits: c.Line.Fits(), answer: r.Answer(now, t, c)}
-	i := find(s.was[:min(near, len(s.was))], c, h)
-	if i >= 0 && s.was[i].fits == x.fits && s.was[i].answer == x.answer {
-		x.Estimate = s.was[i].Estimate
-		x.Worst = r.worst(t, c, &x.Estimate)
-	} else {
-		x.Estimate = r.Estimate(now, t, c, h)
-	}
-	s.was = s.was[i+1:] // they mostly come in one order
-	s.rows = append(s.rows, x)
-	t.sheet.upto = len(s.rows)
-	return &s.rows[len(s.rows)-1].Estimate
-}
+func (s *Sheet) Next(t *Task) { s.task, s.first = t, len(s.rows) }
 
 // near bounds the rows that are looked through for one: of more kinds of agents some have two.
 const near = 16
 
-// find is the first row of such a kind; -1: there is none.
-func find(rows []row, c *Class, h estimate.Held) int {
-	for i := range rows {
-		if x := &rows[i]; x.class == c && x.held == h {
-			return i
+// Of is [Room.Estimate] of the task at hand.
+func (s *Sheet) Of(r *Room, now int64, c *Class, h estimate.Held) *estimate.Estimate {
+	for i := max(s.first, len(s.rows)-near); i < len(s.rows); i++ {
+		if x := &s.rows[i]; x.class == c && x.held == h {
+			return &x.Estimate
 		}
 	}
-	return -1
+	s.rows = append(s.rows, row{c, h, r.Estimate(now, s.task, c, h)})
+	return &s.rows[len(s.rows)-1].Estimate
 }

@@ -29,7 +29,6 @@ type Task struct {
 	Least     int            // context that an agent must have, as others have room for its answer: see Fit
 
 	answer answer
-	sheet  extent
 }
 
 // Open reports whether it names no max_tokens.

@@ -66,7 +66,7 @@ type session struct {
 func (x *Index) New(block, capacity int) *Cache {
 	i := slices.Index(x.agents, nil)
 	if i < 0 {
-		i, x.agents, x.asked = len(x.agents), append(x.agents, nil), nil
+		i, x.agents = len(x.agents), append(x.agents, nil)
 	}
 	if i > math.MaxUint16 {
 		panic("prefix: more agents than a hub may know")
@@ -200,10 +200,7 @@ func (b *Cache) upto(p *bus.Prompt, prefixes int32, to, estimate int) int {
 
 // Depth returns how many of a prompt's prefixes the agent is believed to hold.
 func (b *Cache) Depth(p *bus.Prompt) int32 {
-	if len(p.Prefixes) == 0 {
-		return 0
-	}
-	b.index.ask(p.Prefixes)
+	b.index.known = b.index.Depths(b.index.known, p.Prefixes)
 	return b.index.known[b.place]
 }
 

@@ -56,10 +56,8 @@ type Index struct {
 	changes uint64              // of who holds what, so far
 	changed [changedKept]uint64 // the last of them, by the prefix's short form
 
-	way []int32 // scratch
-	// of the prompt that was last asked for, whose depths are known until a cache changes
-	asked []bus.PrefixHash
-	known []int32
+	way   []int32 // scratch
+	known []int32 // scratch: of the prompt that was last asked for, see Depths
 
 	began int64 // when the first Advance was
 	now   int64
@@ -88,10 +86,7 @@ type Holder struct{ Place, Depth int32 }
 
 // Holders appends to dst all that hold any of a prompt's prefixes.
 func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
-	if len(prefixes) == 0 {
-		return dst
-	}
-	x.ask(prefixes)
+	x.known = x.Depths(x.known, prefixes)
 	for place, depth := range x.known {
 		if depth > 0 {
 			dst = append(dst, Holder{int32(place), depth})
@@ -130,14 +125,6 @@ func NewIndex(l Limits) *Index {
 }
 
 func newTable() table { return table{map[uint64]holders{}, map[uint64][]uint64{}} }
-
-// ask makes known how deep all agents are: they are asked for one prompt after the other.
-func (x *Index) ask(prefixes []bus.PrefixHash) {
-	if len(x.asked) != len(prefixes) || &x.asked[0] != &prefixes[0] {
-		x.known = x.Depths(x.known, prefixes)
-		x.asked = prefixes
-	}
-}
 
 // Deepest returns the greatest number of a prompt's prefixes that any agent holds of tasks served there,
 // whatever agents report, and how many agents hold so many.
@@ -295,5 +282,4 @@ func with(set []uint64, place uint16) []uint64 {
 func (x *Index) change(short uint64) {
 	x.changes++
 	x.changed[short%changedKept] = x.changes
-	x.asked = nil
 }
