@@ -47,7 +47,6 @@ type Class struct {
 	Active  int     // agents that they are of
 	Keep    float64 // what an observation counts when the next one comes
 	Taught  uint64  // observations in all
-	Fits    uint64  // how often it was fitted
 	Since   int     // observations since the last fit
 	Every   int     // so many are fitted together: where much was seen, one changes little
 	Faded   int     // observations that what was seen before has not faded for yet
@@ -60,9 +59,6 @@ type Class struct {
 }
 
 func (c *Class) enter(m *Means) {
-	if m.class != nil {
-		c.Fits = max(c.Fits, m.class.Fits) // whoever is forecast by itself is taught something new, too
-	}
 	m.class, m.Tried, m.Failed, m.Tries, m.Taught, m.Moved = c, false, false, 0, c.Taught, false
 	c.members = append(c.members, m)
 	c.fit()
@@ -90,9 +86,8 @@ func (c *Class) learned(m *Means) {
 	c.Taught++
 	m.Taught = c.Taught
 	news := m.Failed || m.Drift.Fresh > 0
-	if m.Failed {
+	if m.Failed { // it is forecast by its own line again
 		m.Tried, m.Failed = false, false
-		c.Fits++ // it is forecast by its own line again
 	}
 	if c.Since >= c.Every || news && c.Since > len(c.members)/many {
 		c.fit()
@@ -123,7 +118,6 @@ func (c *Class) odd(m *Means, expected, prompt int) bool {
 
 // fit fits the class's forecast to the observations of its members.
 func (c *Class) fit() {
-	c.Fits++
 	c.Since = 0
 	count, active := c.seen(func(e *evidence) float64 { return e.Count })
 	c.Keep = 1 - 1/(memory*float64(active))

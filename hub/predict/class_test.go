@@ -379,30 +379,3 @@ func TestAnAgentThatWasSlowIsTried(t *testing.T) {
 		t.Errorf("slow again, it is forecast like the others; %d tries", slow.Tries)
 	}
 }
-
-// What an agent is forecast by stands until its Fits change, also where it goes to another class.
-func TestALineStands(t *testing.T) {
-	classes := NewClasses(trees)
-	a, b := NewMeans(), NewMeans()
-	classes.Enter(Key{Model: "tiny"}, a)
-	classes.Enter(Key{Model: "large"}, b)
-	for _, test := range []struct {
-		name  string
-		moves func()
-	}{
-		{"it answers", func() {
-			a.Learn(Features{Prompt: 100}, Observation{Prompt: 120, TTFT: time.Second})
-		}},
-		{"it goes", func() { classes.Enter(Key{Model: "large"}, a) }},
-		{"it is alone", func() { classes.Leave(a) }},
-		{"it comes back", func() { classes.Enter(Key{Model: "tiny"}, a) }},
-	} {
-		line, fits := a.Line(), a.Line().Fits()
-		if line != a.Line() {
-			t.Fatalf("%s: a line does not stand that was asked for just now", test.name)
-		}
-		if test.moves(); line.Fits() == fits && a.Line() != line {
-			t.Errorf("%s: it stands", test.name)
-		}
-	}
-}

@@ -52,7 +52,6 @@ func (cs *Classes) Leave(m *Means) {
 func (cs *Classes) leave(m *Means) {
 	c := m.class
 	c.members = slices.DeleteFunc(c.members, func(o *Means) bool { return o == m })
-	c.Fits++ // m is forecast otherwise from now on
 	if len(c.members) > 0 {
 		c.fit()
 	} else if cs.by[c.Key] == c {

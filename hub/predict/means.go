@@ -179,8 +179,7 @@ type Line struct {
 	ranges *spread // of what is forecast so
 }
 
-// Line is the one that m is forecast by. It says the same until [Line.Fits] changes, and [Means.Half] of one
-// forecast, too, until something is learned of the agent.
+// Line is the one that m is forecast by. It says the same until something is learned of an agent of its class.
 func (m *Means) Line() Line {
 	l := Line{m.class, &m.class.Coef, m.seenRanges()}
 	if m.Differs && !m.Tried {
@@ -188,9 +187,6 @@ func (m *Means) Line() Line {
 	}
 	return l
 }
-
-// Fits counts how often what agents of the class are forecast by was made anew.
-func (l Line) Fits() uint64 { return l.class.Fits }
 
 // Tokens expects how many tokens there are in a prompt that the door estimated at so many.
 func (l Line) Tokens(estimate int) int {

@@ -58,7 +58,7 @@ func (f *fleetOf) goes(tasks, events int) (says []string) {
 		s := Source{Client: fmt.Sprint("c", f.IntN(5)), Role: fmt.Sprint("r", f.IntN(30)),
 			Session: uint64(f.IntN(9)), Prompt: x.Prompt, Turn: f.IntN(5), Most: x.MaxTokens}
 		f.l.Outputs.Learn(s, o.Output, 400)
-		says = append(says, fmt.Sprint(i, to, m.Line().Fits(), m.Typical(), m.SlowestITL(),
+		says = append(says, fmt.Sprint(i, to, m.Typical(), m.SlowestITL(),
 			m.Line().ITL(), m.OwnITL(), m.Line().Tokens(77), m.Line().Usual(400), m.Half(to.TTFT),
 			m.Line().Work(500, 500), f.l.Outputs.Expect(s, 400),
 			f.l.Classes.Len()))

@@ -78,7 +78,7 @@ func (h *history) goes(tasks int) string {
 			h.l.Outputs.Learn(s, h.IntN(50), 400)
 		}
 		line := m.Line()
-		fmt.Fprintln(out, m.Forecast(f), line.Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(), line.Fits(),
+		fmt.Fprintln(out, m.Forecast(f), line.Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(),
 			h.l.Outputs.Expect(s, 400))
 	}
 	return fmt.Sprintf("%x", out.Sum(nil))
