@@ -49,3 +49,32 @@ func Exp(x float64) float64 {
 	}
 	return sum
 }
+
+// Solve solves the equations of a symmetric and positive matrix by Cholesky's way. Of that a is the lower half,
+// row after row, and b the right side; then b is the solution, and what a holds is of no use. No square on the
+// way counts for less than 1e-12, so that a matrix which is nearly singular has a solution, too.
+func Solve(a, b []float64) {
+	row := func(i int) []float64 { return a[i*(i+1)/2:][:i+1] }
+	for i := range b {
+		own := row(i)
+		for j := range own {
+			of := row(j)
+			for k := range j {
+				own[j] -= float64(own[k] * of[k])
+			}
+			if j == i {
+				own[i] = math.Sqrt(max(own[i], 1e-12))
+				b[i] /= own[i]
+				break
+			}
+			own[j] /= of[j]
+			b[i] -= float64(own[j] * b[j])
+		}
+	}
+	for i := len(b) - 1; i >= 0; i-- {
+		for k := i + 1; k < len(b); k++ {
+			b[i] -= float64(row(k)[i] * b[k])
+		}
+		b[i] /= row(i)[i]
+	}
+}

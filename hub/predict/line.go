@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"souk/bus/exact"
 )
 
 // A line is the time to a first token over what there is to do before it:
@@ -117,73 +119,35 @@ func (s *sums) follow(b *line) {
 // fit is the line of least squares whose coefficients are at or above 0, where another is assumed that counts
 // as so many observations. Of coefficients that would be below 0 the lowest is left out, until none is.
 func (s *sums) fit(assumed *line, weight float64) (b line) {
-	e := equations{in: []int{0, 1, 2, 3, 4, 5}}
+	var right, scale [terms]float64
 	for i := range terms {
 		ridge := float64(weight*usual[i]) + float64(1e-9*s.XX[i][i])
-		e.scale[i] = 1 / math.Sqrt(s.XX[i][i]+ridge)
-		e.right[i] = (s.XY[i] + float64(ridge*assumed[i])) * e.scale[i]
-		e.full[i][i] = 1
+		scale[i] = 1 / math.Sqrt(s.XX[i][i]+ridge)
+		right[i] = (s.XY[i] + float64(ridge*assumed[i])) * scale[i]
 	}
-	for i := range terms {
-		for j := range i {
-			e.full[i][j] = s.XX[j][i] * e.scale[i] * e.scale[j]
+	in, a, x := []int{0, 1, 2, 3, 4, 5}, make([]float64, 0, terms*terms), make([]float64, 0, terms)
+	for len(in) > 0 {
+		a, x = a[:0], x[:0]
+		for k, i := range in {
+			for _, j := range in[:k] {
+				a = append(a, s.XX[j][i]*scale[i]*scale[j])
+			}
+			a, x = append(a, 1), append(x, right[i])
 		}
-	}
-	for len(e.in) > 0 {
-		x, least := e.solve(), 0
-		for k := range e.in {
-			if x[k] < x[least] {
-				least = k
+		exact.Solve(a, x)
+		least := slices.Index(x, slices.Min(x))
+		if least >= 0 && x[least] < 0 {
+			in = slices.Delete(in, least, least+1)
+			continue
+		}
+		for k, i := range in {
+			if b[i] = x[k] * scale[i]; !(b[i] <= math.MaxFloat64) {
+				return *assumed
 			}
 		}
-		if x[least] >= 0 {
-			for k, i := range e.in {
-				if b[i] = x[k] * e.scale[i]; !(b[i] <= math.MaxFloat64) {
-					return *assumed
-				}
-			}
-			break
-		}
-		e.in = slices.Delete(e.in, least, least+1)
+		break
 	}
 	return b
-}
-
-// equations are normal equations with ones on their diagonal, the lower half, of which some coefficients are
-// in, in their order.
-type equations struct {
-	full         [terms][terms]float64
-	right, scale [terms]float64
-	in           []int
-}
-
-// solve finds the coefficients that are in, as if all others were 0, by Cholesky's way.
-func (e *equations) solve() (x line) {
-	var low [terms][terms]float64
-	for r, i := range e.in {
-		sum := e.right[i]
-		for c, j := range e.in[:r+1] {
-			v := e.full[i][j]
-			for k := range c {
-				v -= float64(low[r][k] * low[c][k])
-			}
-			if c < r {
-				low[r][c] = v / low[c][c]
-				sum -= float64(low[r][c] * x[c])
-			} else {
-				low[r][r] = math.Sqrt(max(v, 1e-12))
-			}
-		}
-		x[r] = sum / low[r][r]
-	}
-	for r := len(e.in) - 1; r >= 0; r-- {
-		sum := x[r]
-		for k := r + 1; k < len(e.in); k++ {
-			sum -= float64(low[k][r] * x[k])
-		}
-		x[r] = sum / low[r][r]
-	}
-	return x
 }
 
 // off returns the observations' mean distance from a line, and its standard error.

@@ -1,6 +1,10 @@
 package tree
 
-import "math"
+import (
+	"math"
+
+	"souk/bus/exact"
+)
 
 // line is a plane by least squares over what was seen, each feature on a scale of its own. It keeps means and
 // products of what lies off them, so that large numbers which differ little lose nothing.
@@ -53,52 +57,26 @@ func (l *line) add(s *scratch, x []float64, y, weight float64) {
 	}
 }
 
-// fit solves the equations by Cholesky's way. A feature that never varied has no part; one observation's
-// worth of ridge keeps those that vary together from tearing at each other.
+// fit solves the equations. A feature that never varied has no part; one observation's worth of ridge keeps
+// those that vary together from tearing at each other.
 func (l *line) fit(s *scratch) {
-	d := len(l.Coef)
-	clear(l.Coef)
-	y := l.Off[d*(d+1)/2:]
+	d, a, b := len(l.Coef), s.a[:0], s.b[:0]
+	y, off := l.Off[d*(d+1)/2:], l.Off
 	for i := range d {
+		own := off[:i+1] // a row of the triangle
+		off = off[i+1:]
 		s.scale[i] = 0
-		if v := l.Off[i*(i+1)/2+i]; v > 1e-12*(1+float64(l.Mean[i]*l.Mean[i]))*l.N {
+		if v := own[i]; v > 1e-12*(1+float64(l.Mean[i]*l.Mean[i]))*l.N {
 			s.scale[i] = 1 / math.Sqrt(v)
 		}
+		for j, v := range own[:i] {
+			a = append(a, v*s.scale[i]*s.scale[j])
+		}
+		a, b = append(a, 1+1/l.N), append(b, y[i]*s.scale[i])
 	}
-	ridge := 1 / l.N
-	for i := range d {
-		row := s.a[i*d : i*d+d]
-		for j := range i + 1 {
-			sum := l.Off[i*(i+1)/2+j] * s.scale[i] * s.scale[j]
-			if i == j {
-				sum = 1 + ridge
-			}
-			for k := range j {
-				sum -= float64(row[k] * s.a[j*d+k])
-			}
-			if i > j {
-				row[j] = sum / s.a[j*d+j]
-				continue
-			}
-			if sum <= 0 {
-				clear(l.Coef)
-				return
-			}
-			row[i] = math.Sqrt(sum)
-		}
-		sum := y[i] * s.scale[i]
-		for k := range i {
-			sum -= float64(row[k] * s.b[k])
-		}
-		s.b[i] = sum / row[i]
-	}
-	for i := d - 1; i >= 0; i-- {
-		sum := s.b[i]
-		for k := i + 1; k < d; k++ {
-			sum -= float64(s.a[k*d+i] * s.b[k])
-		}
-		s.b[i] = sum / s.a[i*d+i]
-		l.Coef[i] = s.b[i] * s.scale[i]
+	exact.Solve(a, b)
+	for i, v := range b {
+		l.Coef[i] = v * s.scale[i]
 	}
 }
 
