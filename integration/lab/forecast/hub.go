@@ -16,7 +16,7 @@ type own struct {
 	classes *predict.Classes
 	queues  []fleet.Agent // by what runs on each
 	outputs *predict.Outputs
-	firsts  []*counted     // gates of first tokens
+	firsts  []*counted // gates of first tokens
 	lengths counted
 }
 
