@@ -50,9 +50,9 @@ func Exp(x float64) float64 {
 	return sum
 }
 
-// Solve solves the equations of a symmetric and positive matrix by Cholesky's way. Of that a is the lower half,
-// row after row, and b the right side; then b is the solution, and what a holds is of no use. No square on the
-// way counts for less than 1e-12, so that a matrix which is nearly singular has a solution, too.
+// Solve solves the equations of a symmetric and positive matrix by Cholesky's way. Of that a is the lower
+// half, row after row, and b the right side; then b is the solution, and what a holds is of no use. No square
+// on the way counts for less than 1e-12, so that a matrix which is nearly singular has a solution, too.
 func Solve(a, b []float64) {
 	row := func(i int) []float64 { return a[i*(i+1)/2:][:i+1] }
 	for i := range b {

@@ -166,8 +166,8 @@ func (a *Agent) Begin(client, task string, now time.Time, most time.Duration) {
 	a.Runs = append(a.Runs, Run{Client: client, Task: task, Since: now, Most: most})
 }
 
-// Computes puts the prompt of the task that began last behind what is in hand: its tokens, the time to compute
-// what of them is not cached, and to its first token.
+// Computes puts the prompt of the task that began last behind what is in hand: its tokens, the time to
+// compute what of them is not cached, and to its first token.
 func (a *Agent) Computes(now int64, prompt int, work, ttft time.Duration) {
 	x := &a.Runs[len(a.Runs)-1]
 	x.queued, x.prompt, x.work = true, prompt, max(0, work)

@@ -179,7 +179,8 @@ type Line struct {
 	ranges *spread // of what is forecast so
 }
 
-// Line is the one that m is forecast by. It says the same until something is learned of an agent of its class.
+// Line is the one that m is forecast by. It says the same until something is learned of an agent of its
+// class.
 func (m *Means) Line() Line {
 	l := Line{m.class, &m.class.Coef, m.seenRanges()}
 	if m.Differs && !m.Tried {
