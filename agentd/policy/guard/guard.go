@@ -68,8 +68,7 @@ func Faults(all []Pattern) (errs []error) {
 type Guard struct {
 	policy.Silent
 	patterns []Pattern
-	exact    []*regexp.Regexp // each
-	after    []*regexp.Regexp // and each as it is after a rune that is no part of it, as its first group
+	after    []*regexp.Regexp // each as it is after a rune that is no part of it, as its first group
 	domains  map[string]*pair // that patterns name
 	others   *pair            // of all other domains
 }
@@ -87,15 +86,11 @@ type search struct {
 func New(all []Pattern) (*Guard, error) {
 	g := &Guard{patterns: all, domains: map[string]*pair{}}
 	for _, p := range all {
-		re, err := regexp.Compile(p.Pattern)
-		if err != nil {
-			return nil, err
-		}
 		after, err := regexp.Compile(`\A(?s:.)(?s:.*?)(` + p.Pattern + `)`)
 		if err != nil {
 			return nil, err
 		}
-		g.exact, g.after = append(g.exact, re), append(g.after, after)
+		g.after = append(g.after, after)
 		for _, d := range p.Domains {
 			g.domains[d] = nil
 		}
@@ -162,10 +157,13 @@ type Look struct {
 // lane holds the state of the search in one text of an answer.
 type lane struct {
 	cut, flag int32
-	// what was read last and may be the beginning of a match that cuts, after a rune before it
+	// what was read last and may be the beginning of a match that cuts, after a rune before it: a new line,
+	// where there is none
 	tail   []byte
 	before int // bytes of that rune
 }
+
+func newLane() lane { return lane{tail: []byte("\n"), before: 1} }
 
 // Begin looks at an answer of a domain; nil if there is nothing to look for.
 func (g *Guard) Begin(domain string) *Look {
@@ -176,7 +174,11 @@ func (g *Guard) Begin(domain string) *Look {
 	if p.cut == nil && p.flag == nil {
 		return nil
 	}
-	return &Look{guard: g, pair: p}
+	l := &Look{guard: g, pair: p}
+	for i := range l.lanes {
+		l.lanes[i] = newLane()
+	}
+	return l
 }
 
 // Add reads more text of a lane. held is the number of bytes at the lane's end that may begin a match that
@@ -213,15 +215,11 @@ func (x *lane) keep(text string, s *search) {
 	if s.states[x.cut].quiet {
 		n = 0
 	}
-	n = min(n, len(x.tail))
-	from := len(x.tail) - n
-	for from > 0 && from < len(x.tail) && !utf8.RuneStart(x.tail[from]) {
+	from := max(x.before, len(x.tail)-n)
+	for from < len(x.tail) && !utf8.RuneStart(x.tail[from]) {
 		from--
 	}
-	x.before = 0
-	if from > 0 {
-		_, x.before = utf8.DecodeLastRune(x.tail[:from])
-	}
+	_, x.before = utf8.DecodeLastRune(x.tail[:from])
 	x.tail = append(x.tail[:0], x.tail[from-x.before:]...)
 }
 
@@ -231,23 +229,11 @@ func (l *Look) from(x *lane, found uint64) (bytes int) {
 	for ; found != 0; found &= found - 1 {
 		i := s.of[bits.TrailingZeros64(found)]
 		l.caught |= 1 << i
-		if at := l.guard.find(i, x); at >= 0 {
-			bytes = max(bytes, len(x.tail)-at)
+		if at := l.guard.after[i].FindSubmatchIndex(x.tail); at != nil {
+			bytes = max(bytes, len(x.tail)-at[2])
 		}
 	}
 	return bytes
-}
-
-// find returns the offset in the lane's tail at which a pattern first matches; -1 if it does not.
-func (g *Guard) find(pattern int, x *lane) int {
-	if x.before > 0 {
-		if at := g.after[pattern].FindSubmatchIndex(x.tail); at != nil {
-			return at[2]
-		}
-	} else if at := g.exact[pattern].FindIndex(x.tail); at != nil {
-		return at[0]
-	}
-	return -1
 }
 
 func (l *Look) flag(x *lane, text string) {
@@ -273,7 +259,7 @@ func (l *Look) note(s *search, found uint64) {
 // that is another text.
 func (l *Look) End(of Lane) (held int, cut bool) {
 	x := &l.lanes[of]
-	defer func() { *x = lane{tail: x.tail[:0]} }()
+	defer func() { *x = newLane() }()
 	if s := l.pair.flag; s != nil {
 		l.note(s, s.states[x.flag].ends)
 	}
