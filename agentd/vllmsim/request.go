@@ -23,6 +23,7 @@ type call struct {
 	hasPrompt bool
 
 	maxTokens, minTokens, seed optional
+	most                       optional // max_completion_tokens, which comes before max_tokens
 	temperature, topP          float64
 	stop                       texts
 	stopIDs                    []uint32
@@ -141,10 +142,38 @@ func parse(body []byte, chat bool) (*call, *problem) {
 	} else if c.options != nil && c.options.Continuous {
 		c.unsupported = "continuous_usage_stats"
 	}
+	if c.most.set {
+		c.maxTokens = c.most
+	}
 	if r.problem != nil {
 		return nil, r.problem
 	}
 	return c, nil
+}
+
+// members are what is read of a body beside its messages, or its prompt.
+var members = map[string]func(*call) any{
+	"model":                      func(c *call) any { return &c.model },
+	"max_tokens":                 func(c *call) any { return &c.maxTokens },
+	"max_completion_tokens":      func(c *call) any { return &c.most },
+	"min_tokens":                 func(c *call) any { return &c.minTokens },
+	"seed":                       func(c *call) any { return &c.seed },
+	"temperature":                func(c *call) any { return &c.temperature },
+	"top_p":                      func(c *call) any { return &c.topP },
+	"stop":                       func(c *call) any { return &c.stop },
+	"stop_token_ids":             func(c *call) any { return &c.stopIDs },
+	"ignore_eos":                 func(c *call) any { return &c.ignoreEOS },
+	"include_stop_str_in_output": func(c *call) any { return &c.includeStop },
+	"stream":                     func(c *call) any { return &c.stream },
+	"stream_options":             func(c *call) any { return &c.options },
+	"return_token_ids":           func(c *call) any { return &c.tokenIDs },
+	"cache_salt":                 func(c *call) any { return &c.salt },
+	"request_id":                 func(c *call) any { return &c.requestID },
+	"add_generation_prompt":      func(c *call) any { return &c.generation },
+	"continue_final_message":     func(c *call) any { return &c.continueFinal },
+	"add_special_tokens":         func(c *call) any { return &c.special },
+	"chat_template_kwargs":       func(c *call) any { return &c.template },
+	"return_token_strs":          func(c *call) any { return &c.tokenStrings },
 }
 
 // field reads one member, at whose value the scanner is.
@@ -157,72 +186,23 @@ func (c *call) field(r *reader, key string) bool {
 		return r.prompts(c)
 	}
 	p, ok := r.Value()
-	if !ok {
-		return false
+	if to := members[key]; ok && to != nil {
+		r.into(key, r.Text(p), to(c))
+	} else if ok {
+		c.other(key, string(r.Text(p)))
 	}
-	v, to := r.Text(p), any(nil)
-	switch key {
-	case "model":
-		to = &c.model
-	case "tools":
-		if string(v) != "null" && string(v) != "[]" {
-			c.tools = string(v)
-		}
-		return true
-	case "max_tokens", "max_completion_tokens":
-		var n optional
-		if r.into(key, v, &n); n.set && (key == "max_completion_tokens" || !c.maxTokens.set) {
-			c.maxTokens = n
-		}
-		return true
-	case "min_tokens":
-		to = &c.minTokens
-	case "seed":
-		to = &c.seed
-	case "temperature":
-		to = &c.temperature
-	case "top_p":
-		to = &c.topP
-	case "stop":
-		to = &c.stop
-	case "stop_token_ids":
-		to = &c.stopIDs
-	case "ignore_eos":
-		to = &c.ignoreEOS
-	case "include_stop_str_in_output":
-		to = &c.includeStop
-	case "stream":
-		to = &c.stream
-	case "stream_options":
-		to = &c.options
-	case "return_token_ids":
-		to = &c.tokenIDs
-	case "cache_salt":
-		to = &c.salt
-	case "request_id":
-		to = &c.requestID
-	case "add_generation_prompt":
-		to = &c.generation
-	case "continue_final_message":
-		to = &c.continueFinal
-	case "add_special_tokens":
-		to = &c.special
-	case "chat_template_kwargs":
-		to = &c.template
-	case "return_token_strs":
-		to = &c.tokenStrings
-	default:
-		c.other(key, string(v))
-		return true
-	}
-	r.into(key, v, to)
-	return true
+	return ok
 }
 
-// other notes what the stand-in cannot do and must not pretend to.
+// other reads tools, and notes what the stand-in cannot do and must not pretend to.
 func (c *call) other(key, v string) {
 	off := v == "null" || v == "false" || v == "0" || v == "{}" || v == "[]" || v == `""`
 	switch key {
+	case "tools":
+		if v != "null" && v != "[]" {
+			c.tools = v
+		}
+		return
 	case "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "logit_bias", "structured_outputs",
 		"prompt_embeds", "use_beam_search", "best_of", "bad_words", "allowed_token_ids",
 		"truncate_prompt_tokens":
