@@ -1,9 +1,7 @@
 package kvevent
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -29,37 +27,34 @@ type Out struct {
 }
 
 // Order puts the batches of one publisher in sequence. Each has a number, from 0 in each life of the engine.
-// Live batches come over a connection that may drop some; where one is missing, those after it wait until the
-// replay has said what it was. A number that was there already, with other content, is a new life: the cache
-// is empty. What cannot be had again makes the listener blind: it then knows some blocks, and none that is
-// not there.
+// Live batches come over a connection that may drop some; where one is missing, the replay is asked for all
+// from there on, and what it says comes before what is published meanwhile. A number that was there already,
+// with other content, is a new life: the cache is empty. What cannot be had again makes the listener blind:
+// it then knows some blocks, and none that is not there.
 type Order struct {
 	Replay bool // there is a replay to be asked
 
 	next   uint64 // the batch that is due
 	known  bool   // next is right: all before it was applied, or is forgotten
-	Asking bool   // the replay is being read
+	Asking bool   // the replay is being read: nothing comes live until it ends
 	check  bool   // it was asked for a batch that we have, to see whether the engine lives the same life
 	first  bool   // nothing came of it yet
 	got    bool   // something did that was new
+	hole   bool   // it left something out
 	tries  int    // how often it was asked in vain
 	joined bool   // nothing has come over the connection yet: what was said before it was heard may be missed
 
-	waiting []held // by number, all of one connection
-	bytes   int
-	seen    [remembered]uint64 // hashes of the latest batches that were applied, by number
+	ahead *batch             // which came live, and showed that others are missing; nil: none did
+	seen  [remembered]uint64 // hashes of the latest batches that were applied, by number
 }
 
-// held is a batch that waits for those before it.
-type held struct {
+type batch struct {
 	seq     uint64
 	payload []byte
 }
 
 const (
-	remembered = 1024     // batches that are recognised when they come again
-	maxWaiting = 16 << 20 // bytes of batches that wait, with overhead for each
-	overhead   = 64
+	remembered = 1024    // batches that are recognised when they come again
 	maxTries   = 3       // of the replay without anything new
 	maxSeq     = 1 << 62 // no publisher ever comes so far
 )
@@ -67,10 +62,9 @@ const (
 // Joined tells of a new connection to the publisher: what it said before that may have been missed, and it
 // may live another life. What comes over one connection is of one life.
 func (o *Order) Joined() (out Out) {
-	o.drop(len(o.waiting)) // the replay has it, or it was another life's
 	switch {
 	case o.Replay:
-		o.tries, o.joined = 0, true
+		o.tries, o.joined, o.ahead = 0, true, nil
 		o.ask(&out)
 	case o.known:
 		o.lose(&out, "the connection broke off, and there is no replay to ask what was missed")
@@ -83,10 +77,6 @@ func (o *Order) Live(seq uint64, payload []byte) (out Out) {
 	o.joined = false // from here on a gap shows
 	switch {
 	case seq >= maxSeq:
-	case o.Asking:
-		if o.add(&out, seq, payload) && o.known && !o.first {
-			o.drain(&out)
-		}
 	case !o.known && seq == 0:
 		o.begin(&out, Restarted, seq, "the engine has just begun")
 		o.apply(&out, seq, payload)
@@ -98,13 +88,11 @@ func (o *Order) Live(seq uint64, payload []byte) (out Out) {
 	case seq < o.next:
 		if !o.again(seq, payload) {
 			o.tries = 0
-			o.reborn(&out, seq, payload)
+			o.reborn(&out, &batch{seq, payload})
 		}
 	case o.Replay:
-		if o.add(&out, seq, payload) {
-			o.tries = 0
-			o.ask(&out)
-		}
+		o.tries, o.ahead = 0, &batch{seq, payload}
+		o.ask(&out)
 	default:
 		why := fmt.Sprintf("batches %d to %d are missing, and there is no replay to ask", o.next, seq-1)
 		o.begin(&out, Blind, seq, why)
@@ -130,12 +118,7 @@ func (o *Order) Replayed(seq uint64, payload []byte) (out Out) {
 		why := fmt.Sprintf("batch %d is missing: the replay begins with number %d", o.next, seq)
 		o.begin(&out, Blind, seq, why)
 	}
-	if seq == o.next {
-		o.apply(&out, seq, payload)
-	} else if !o.add(&out, seq, payload) {
-		return out
-	}
-	o.drain(&out)
+	o.take(&out, &batch{seq, payload})
 	return out
 }
 
@@ -150,17 +133,23 @@ func (o *Order) ReplayEnd(whole bool) (out Out) {
 		case !o.known:
 			o.begin(&out, Restarted, 0, "the engine has published nothing yet")
 		case o.check: // it has not even the last batch that we had
-			o.reborn(&out, 0, nil)
+			o.reborn(&out, nil)
 			return out
 		}
 	}
-	if o.known && !o.unsure() {
-		o.drain(&out)
+	if b := o.ahead; b != nil && o.known && !o.unsure() {
+		if o.take(&out, b); out.Ask {
+			return out
+		}
+		if b.seq < o.next {
+			o.ahead = nil
+		}
 	}
-	if o.got || o.known && whole && len(o.waiting) == 0 {
+	done := o.known && whole && !o.hole && o.ahead == nil
+	if o.got || done {
 		o.tries = 0
 	}
-	if !o.Asking && (o.joined || !(o.known && whole && len(o.waiting) == 0)) {
+	if o.joined || !done {
 		o.joined = false
 		o.ask(&out)
 	}
@@ -174,8 +163,8 @@ func (o *Order) ask(out *Out) {
 		o.lose(out, "the replay does not say what was missed")
 		return
 	}
-	o.check = o.known && o.next > 0 && (len(o.waiting) == 0 || o.unsure())
-	o.Asking, o.first, o.got = true, true, false
+	o.check = o.known && o.next > 0 && (o.ahead == nil && !o.hole || o.unsure())
+	o.Asking, o.first, o.got, o.hole = true, true, false, false
 	out.Ask, out.From = true, 0
 	if o.check {
 		out.From = o.next - 1
@@ -192,11 +181,18 @@ func (o *Order) begin(out *Out, r Reset, seq uint64, why string) {
 	o.known, o.next, o.check = true, seq, false
 	clear(o.seen[:])
 	out.Reset, out.Why, out.Apply = r, why, nil
-	n := 0
-	for n < len(o.waiting) && o.waiting[n].seq < seq {
-		n++
+}
+
+// take hands on a batch, if it is due.
+func (o *Order) take(out *Out, b *batch) {
+	switch {
+	case b.seq == o.next:
+		o.apply(out, b.seq, b.payload)
+	case b.seq > o.next:
+		o.hole = true
+	case !o.again(b.seq, b.payload):
+		o.reborn(out, b)
 	}
-	o.drop(n)
 }
 
 // apply hands on the batch that is due.
@@ -214,98 +210,31 @@ func (o *Order) again(seq uint64, payload []byte) bool {
 	return o.next-seq <= remembered && o.seen[seq%remembered] == sum(payload)
 }
 
-// add has a batch wait for its turn, and reports whether all is still as it was.
-func (o *Order) add(out *Out, seq uint64, payload []byte) bool {
-	if o.known && seq < o.next {
-		if o.again(seq, payload) {
-			return true
-		}
-		o.reborn(out, seq, payload)
-		return false
-	}
-	i, found := slices.BinarySearchFunc(o.waiting, seq, func(h held, seq uint64) int {
-		return cmp.Compare(h.seq, seq)
-	})
-	if found {
-		if sum(o.waiting[i].payload) == sum(payload) {
-			return true
-		}
-		o.reborn(out, seq, payload)
-		return false
-	}
-	o.waiting = slices.Insert(o.waiting, i, held{seq, payload})
-	if o.bytes += len(payload) + overhead; o.bytes > maxWaiting {
-		o.lose(out, fmt.Sprintf("%d batches wait for number %d, and no more can", len(o.waiting), o.next))
-		return false
-	}
-	return true
-}
-
-// drain applies what waited and is due.
-func (o *Order) drain(out *Out) {
-	n := 0
-	for n < len(o.waiting) && o.waiting[n].seq <= o.next {
-		h := o.waiting[n]
-		n++
-		if h.seq == o.next {
-			o.apply(out, h.seq, h.payload)
-		} else if !o.again(h.seq, h.payload) {
-			o.drop(n)
-			o.reborn(out, h.seq, h.payload)
-			return
-		}
-	}
-	o.drop(n)
-}
-
-// drop takes away the first n that wait.
-func (o *Order) drop(n int) {
-	for _, h := range o.waiting[:n] {
-		o.bytes -= len(h.payload) + overhead
-	}
-	o.waiting = slices.Delete(o.waiting, 0, n)
-	if len(o.waiting) == 0 {
-		o.waiting = nil
-	}
-}
-
 // reborn begins a new life of the engine, which a batch has shown that cannot be one of the life before;
 // nil: which the lack of one has shown.
-func (o *Order) reborn(out *Out, seq uint64, payload []byte) {
+func (o *Order) reborn(out *Out, b *batch) {
 	const why = "the engine has begun a new life"
-	if payload != nil {
-		o.drop(len(o.waiting))
-	}
-	switch {
-	case seq == 0 && payload != nil && !o.Asking:
+	switch o.ahead = nil; {
+	case b != nil && b.seq == 0 && !o.Asking:
 		o.begin(out, Restarted, 0, why)
-		o.apply(out, seq, payload)
+		o.apply(out, 0, b.payload)
 	case !o.Replay:
-		o.begin(out, Blind, seq, why)
-		o.apply(out, seq, payload)
+		o.begin(out, Blind, b.seq, why)
+		o.apply(out, b.seq, b.payload)
 	default:
 		o.begin(out, Blind, 0, why)
-		o.known = false
-		if payload != nil {
-			o.add(out, seq, payload)
-		}
+		o.known, o.ahead = false, b
 		o.ask(out)
 	}
 }
 
-// lose gives up the missing batches. Of those that wait, only the ones behind the last gap are still true.
+// lose gives up the missing batches. The one that showed that they are is still true.
 func (o *Order) lose(out *Out, why string) {
-	at := len(o.waiting)
-	for at > 0 && (at == len(o.waiting) || o.waiting[at-1].seq+1 == o.waiting[at].seq) {
-		at--
-	}
-	last := o.waiting[at:]
-	o.waiting, o.bytes, o.tries, o.Asking = nil, 0, 0, false
-	out.Ask = false
+	b := o.ahead
+	o.ahead, o.tries, o.Asking, out.Ask = nil, 0, false, false
 	o.begin(out, Blind, 0, why)
-	o.known = false
-	for _, h := range last {
-		o.known = true
-		o.apply(out, h.seq, h.payload)
+	if o.known = b != nil; b != nil {
+		o.next = b.seq
+		o.apply(out, b.seq, b.payload)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 )
 
@@ -22,11 +21,6 @@ type world struct {
 	// the listener's: what was applied since the last reset
 	whole   bool
 	applied [][]byte
-}
-
-type batch struct {
-	seq     uint64
-	payload []byte
 }
 
 func newWorld(t testing.TB, replay bool, keep int) *world {
@@ -80,19 +74,11 @@ func (w *world) take(out Out) {
 			w.answer = append(w.answer, batch{seq, w.log[seq]})
 		}
 	}
-	if w.o.bytes > maxWaiting || w.o.bytes != overheads(w.o.waiting) {
-		w.t.Fatalf("%d bytes wait, counted %d", overheads(w.o.waiting), w.o.bytes)
-	}
 }
 
-func overheads(held []held) (n int) {
-	for _, h := range held {
-		n += len(h.payload) + overhead
-	}
-	return n
-}
-
+// live hands on one of the batches that are on their way: what the replay says comes first.
 func (w *world) live(i int) {
+	w.replies()
 	if i < len(w.flying) {
 		b := w.flying[i]
 		w.flying = append(w.flying[:i:i], w.flying[i+1:]...)
@@ -106,18 +92,29 @@ func (w *world) reply() {
 		b := w.answer[0]
 		w.answer = w.answer[1:]
 		w.take(w.o.Replayed(b.seq, b.payload))
-	} else if w.ended {
+	} else if w.o.Asking {
+		whole := w.ended
 		w.ended = false
-		w.take(w.o.ReplayEnd(true))
+		w.take(w.o.ReplayEnd(whole))
 	}
+}
+
+// replies hands on all that the replay is asked for.
+func (w *world) replies() {
+	for w.o.Asking {
+		w.reply()
+	}
+}
+
+// join breaks the connection off, which the listener hears of once the replay has ended, and makes another.
+func (w *world) join() {
+	w.replies()
+	w.take(w.o.Joined())
 }
 
 // settle lets all that is under way arrive.
 func (w *world) settle() {
-	for len(w.flying) > 0 || len(w.answer) > 0 || w.ended {
-		for len(w.answer) > 0 || w.ended {
-			w.reply()
-		}
+	for w.replies(); len(w.flying) > 0; w.replies() {
 		w.live(0)
 	}
 }
@@ -167,7 +164,7 @@ func TestOrder(t *testing.T) {
 		"no replay, a reconnect": {noReplay: true, play: func(w *world) {
 			w.publishes(3)
 			w.settle()
-			w.take(w.o.Joined())
+			w.join()
 			w.publishes(2)
 		}, from: 3},
 		"no replay, a new life": {noReplay: true, play: func(w *world) {
@@ -187,12 +184,12 @@ func TestOrder(t *testing.T) {
 		"a late start": {play: func(w *world) {
 			w.publishes(7)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.join()
 		}, whole: true},
 		"later than the replay goes back": {play: func(w *world) {
 			w.publishes(25)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.join()
 		},
 			from: 15},
 		"a gap": {play: func(w *world) {
@@ -211,24 +208,36 @@ func TestOrder(t *testing.T) {
 		"a gap within the replay's answer": {play: func(w *world) {
 			w.publishes(8)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.reply() // it had nothing before
 			w.answer = append(w.answer[:3], w.answer[5:]...)
 		}, whole: true},
 		"a gap that the replay never fills": {play: func(w *world) {
 			w.settle()
 			w.publishes(8)
 			w.flying = w.flying[5:]
-			for range maxTries {
-				w.live(0)
-				w.answer = w.answer[len(w.answer)-3:]
-				w.answer[0].seq = 5
-				w.o.first = false // or it would be believed to go back no further
+			w.live(0)
+			for w.o.Asking {
+				w.answer = w.answer[max(0, len(w.answer)-3):]
 				w.reply()
 				w.reply()
 				w.reply()
 				w.reply()
 			}
 		}, from: 5},
+		"a replay that leaves out more and more": {play: func(w *world) {
+			w.settle()
+			w.publishes(9)
+			w.flying = w.flying[8:]
+			w.live(0)
+			for n := 1; w.o.Asking; n++ {
+				if len(w.answer) > n {
+					w.answer = append(w.answer[:n], w.answer[n+1:]...)
+				}
+				for range len(w.answer) + 1 {
+					w.reply()
+				}
+			}
+		}, whole: true},
 		"shuffled": {play: func(w *world) {
 			w.settle()
 			w.publishes(5)
@@ -260,7 +269,7 @@ func TestOrder(t *testing.T) {
 			w.publishes(5)
 			w.settle()
 			w.restart()
-			w.take(w.o.Joined())
+			w.join()
 		}, whole: true},
 		"a new life that is further": {play: func(w *world) {
 			w.publishes(3)
@@ -268,45 +277,45 @@ func TestOrder(t *testing.T) {
 			w.restart()
 			w.publishes(7)
 			w.flying = w.flying[6:]
-			w.take(w.o.Joined())
+			w.join()
 		}, whole: true},
 		"the same life, after a reconnect": {play: func(w *world) {
 			w.publishes(3)
 			w.settle()
 			w.publishes(4)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.join()
 		}, whole: true},
 		"a reconnect, too late": {play: func(w *world) {
 			w.publishes(3)
 			w.settle()
 			w.publishes(20)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.join()
 		}, from: 13},
 		"a reconnect, just too late to know that it is the same life": {play: func(w *world) {
 			w.publishes(3)
 			w.settle()
 			w.publishes(10)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.join()
 		}, from: 3},
 		"a replay that is silent": {play: func(w *world) {
 			w.publishes(3)
 			for range maxTries {
 				w.answer, w.ended = nil, false
-				w.take(w.o.ReplayEnd(false))
+				w.reply()
 			}
 			w.flying = w.flying[1:]
 		}, from: 1},
 		"a replay that breaks off": {play: func(w *world) {
 			w.publishes(6)
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.reply() // it had nothing before
 			w.reply()
 			w.reply()
 			w.answer, w.ended = nil, false
-			w.take(w.o.ReplayEnd(false))
+			w.reply()
 		}, whole: true},
 		"numbers that nobody reaches": {play: func(w *world) {
 			w.publishes(2)
@@ -328,48 +337,31 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// While the replay is waited for, 16 MB wait and no more: then what comes is believed, and what was is not.
-func TestOrderWaitsForSoMuch(t *testing.T) {
-	for size, most := range map[int]int{1 << 20: 16, 0: maxWaiting / overhead} {
-		o := Order{Replay: true}
-		o.Joined()
-		for seq := uint64(7); ; seq++ {
-			out := o.Live(seq, make([]byte, size))
-			if out.Reset == Keep {
-				if int(seq) > most+7 {
-					t.Fatalf("%d batches of %d bytes wait", len(o.waiting), size)
-				}
-				continue
-			}
-			if out.Reset != Blind || o.Asking || out.Ask || len(out.Apply) != int(seq)-6 ||
-				o.waiting != nil ||
-				!strings.Contains(out.Why, "wait") {
-				t.Errorf("%v %q, %d applied, %d wait", out.Reset, out.Why, len(out.Apply), len(o.waiting))
-			}
-			break
-		}
-	}
-}
-
 // A publisher that says one thing live and another in its replay is given up, rather than asked for ever.
 func TestOrderOfALiar(t *testing.T) {
 	o := Order{Replay: true}
 	out, asked := o.Joined(), 0
-	o.Live(3, []byte("live"))
-	for ; out.Ask; asked++ {
-		if asked > 2*maxTries {
-			t.Fatal("it asks for ever")
-		}
-		for seq := range uint64(5) {
-			if next := o.Replayed(seq, fmt.Append(nil, "replay", asked, seq)); next.Ask ||
-				next.Reset == Blind {
-				out = next
-				break
+	for at := uint64(0); ; at++ {
+		for ; out.Ask; asked++ {
+			if asked > 3*maxTries*(int(at)+1) {
+				t.Fatal("it asks for ever")
+			}
+			for seq := range uint64(5) {
+				if out = o.Replayed(seq, fmt.Append(nil, "replay", asked, seq)); out.Ask {
+					break
+				}
+			}
+			if !out.Ask {
+				out = o.ReplayEnd(true)
 			}
 		}
+		if at > 5 {
+			break
+		}
+		out = o.Live(at, []byte("live"))
 	}
-	if out.Reset != Blind || o.Asking {
-		t.Errorf("%+v", out)
+	if o.Asking {
+		t.Error("it asks on")
 	}
 }
 
@@ -401,21 +393,21 @@ func play(t testing.TB, script []byte) {
 			w.flying = append(w.flying, w.flying[:min(n, len(w.flying))]...)
 		case 11: // the connection breaks, and with it what was under way
 			w.flying = nil
-			w.take(w.o.Joined())
+			w.join()
 		case 12:
 			w.restart()
-			w.take(w.o.Joined())
+			w.join()
 		case 13:
 			w.settle()
 		case 14: // lost by the replay
 			w.answer = w.answer[min(n, len(w.answer)):]
 		case 15: // the replay falls silent
 			w.answer, w.ended = nil, false
-			w.take(w.o.ReplayEnd(false))
+			w.reply()
 		}
 	}
 	w.settle()
-	w.take(w.o.Joined())
+	w.join()
 	w.settle()
 	w.publish()
 	w.settle()

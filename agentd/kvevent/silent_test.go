@@ -11,11 +11,13 @@ func TestASilentReplayProvesNothing(t *testing.T) {
 	w.restart()
 	w.publishes(2) // missed
 	w.flying = nil
-	w.take(w.o.Joined())
+	w.join()
+	for w.o.Asking {
+		w.answer, w.ended = nil, false
+		w.reply()
+	}
 	w.publish()
 	w.live(0) // number 2, of the new life, where 2 was due
-	w.answer, w.ended = nil, false
-	w.take(w.o.ReplayEnd(false))
 	w.publish()
 	w.live(0)
 	w.settle()

@@ -117,19 +117,12 @@ func Events(ctx context.Context, source kvevent.Source, deliver func(kvevent.Upd
 			return nil
 		}
 	}
-	l := &listener{order: kvevent.Order{Replay: replay != ""}, replay: replay, deliver: deliver,
-		answers: make(chan answer), cancel: func() {}}
-	defer func() {
-		sub.Close()
-		l.cancel()
-		l.asking.Wait()
-	}()
+	defer sub.Close()
+	l := &listener{order: kvevent.Order{Replay: replay != ""}, replay: replay, deliver: deliver}
 	for {
 		select {
 		case h := <-sub.C:
 			l.heard(ctx, h)
-		case a := <-l.answers:
-			l.answered(ctx, a)
 		case <-ctx.Done():
 			return nil
 		}
@@ -150,22 +143,9 @@ type listener struct {
 	replay  string
 	deliver func(kvevent.Update)
 
-	leader  uint64 // the connection that is listened to; 0: none
-	next    uint64 // the newest that came beside it, and has said nothing yet; 0: none
-	asked   int    // times the replay was asked
-	cancel  func() // of the last time
-	asking  sync.WaitGroup
-	answers chan answer // of the replay
-	failed  error       // why it last gave none
-}
-
-// answer is one batch that the replay sent, or its end.
-type answer struct {
-	asked      int // of what question
-	seq        uint64
-	payload    []byte
-	end, whole bool
-	err        error // why it ended
+	leader uint64 // the connection that is listened to; 0: none
+	next   uint64 // the newest that came beside it, and has said nothing yet; 0: none
+	failed error  // why the replay last gave no answer
 }
 
 // heard takes what a connection said. Where there are several, the newest that says anything is believed:
@@ -192,7 +172,7 @@ func (l *listener) heard(ctx context.Context, h zmtp.Heard) {
 		l.next = h.Peer
 	}
 	if h.Peer == l.leader && h.Frames != nil {
-		l.apply(ctx, l.order.Live(binary.BigEndian.Uint64(h.Frames[1]), h.Frames[2]), 0)
+		l.apply(ctx, l.order.Live(binary.BigEndian.Uint64(h.Frames[1]), h.Frames[2]))
 	}
 }
 
@@ -201,19 +181,7 @@ func (l *listener) follow(ctx context.Context, peer uint64) {
 	if l.leader = peer; l.next <= peer {
 		l.next = 0
 	}
-	l.apply(ctx, l.order.Joined(), 0)
-}
-
-// answered takes what the replay said.
-func (l *listener) answered(ctx context.Context, a answer) {
-	switch {
-	case a.asked != l.asked:
-	case a.end:
-		l.failed = a.err
-		l.apply(ctx, l.order.ReplayEnd(a.whole), askAgain)
-	default:
-		l.apply(ctx, l.order.Replayed(a.seq, a.payload), askAgain)
-	}
+	l.apply(ctx, l.order.Joined())
 }
 
 const (
@@ -221,8 +189,40 @@ const (
 	askQuiet = 3 * time.Second        // after which a replay that says nothing is given up
 )
 
-// apply delivers what is due, and asks the replay, after a pause, for what is wanted of it.
-func (l *listener) apply(ctx context.Context, out kvevent.Out, pause time.Duration) {
+// apply delivers what is due, and asks the replay as long as something is wanted of it: what is published
+// meanwhile waits.
+func (l *listener) apply(ctx context.Context, out kvevent.Out) {
+	l.hand(&out)
+	for pause := time.Duration(0); out.Ask; pause = askAgain {
+		if pause > 0 && !follow.Pause(ctx, follow.Jitter(pause)) {
+			return
+		}
+		whole, question := false, [][]byte{nil, binary.BigEndian.AppendUint64(nil, out.From)}
+		out = kvevent.Out{}
+		err := zmtp.Request(ctx, l.replay, askQuiet, question, func(f [][]byte) bool {
+			if len(f) != 4 || len(f[2]) != 8 {
+				return true // none of a replay's
+			}
+			seq := binary.BigEndian.Uint64(f[2])
+			if whole = int64(seq) == -1; whole {
+				return false
+			}
+			out = l.order.Replayed(seq, f[3])
+			l.hand(&out)
+			return !out.Ask
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if l.failed = err; !out.Ask {
+			out = l.order.ReplayEnd(whole)
+			l.hand(&out)
+		}
+	}
+}
+
+// hand delivers what is due.
+func (l *listener) hand(out *kvevent.Out) {
 	if out.Reset != kvevent.Keep {
 		l.decoder = kvevent.Decoder{}
 		if l.failed != nil && out.Reset == kvevent.Blind {
@@ -242,45 +242,4 @@ func (l *listener) apply(ctx context.Context, out kvevent.Out, pause time.Durati
 			l.deliver(kvevent.Update{Batch: b})
 		}
 	}
-	if out.Ask || !l.order.Asking {
-		l.cancel()
-		l.cancel = func() {}
-	}
-	if out.Ask {
-		l.ask(ctx, out.From, pause)
-	}
-}
-
-// ask asks the replay for all from a number on; what it says comes as answers.
-func (l *listener) ask(ctx context.Context, from uint64, pause time.Duration) {
-	ctx, l.cancel = context.WithCancel(ctx)
-	l.asked++
-	asked := l.asked
-	tell := func(a answer) bool {
-		a.asked = asked
-		select {
-		case l.answers <- a:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	l.asking.Go(func() {
-		if pause > 0 && !follow.Pause(ctx, follow.Jitter(pause)) {
-			return
-		}
-		whole := false
-		question := [][]byte{nil, binary.BigEndian.AppendUint64(nil, from)}
-		err := zmtp.Request(ctx, l.replay, askQuiet, question, func(f [][]byte) bool {
-			if len(f) != 4 || len(f[2]) != 8 {
-				return true // none of a replay's
-			}
-			seq := binary.BigEndian.Uint64(f[2])
-			if whole = int64(seq) == -1; whole {
-				return false
-			}
-			return tell(answer{seq: seq, payload: f[3]})
-		})
-		tell(answer{end: true, whole: whole, err: err})
-	})
 }

@@ -402,7 +402,7 @@ func TestEventsWhereSomebodyListens(t *testing.T) {
 // listened to from that moment on, though it says nothing yet.
 func TestTheNextLifeIsThereBeforeTheLastHasEnded(t *testing.T) {
 	var told []kvevent.Update
-	l := &listener{deliver: func(u kvevent.Update) { told = append(told, u) }, cancel: func() {}}
+	l := &listener{deliver: func(u kvevent.Update) { told = append(told, u) }}
 	ended := errors.New("EOF")
 	hear := func(peer uint64, wanted uint64, h zmtp.Heard) {
 		t.Helper()

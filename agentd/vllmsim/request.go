@@ -151,7 +151,7 @@ func parse(body []byte, chat bool) (*call, *problem) {
 	return c, nil
 }
 
-// members are what is read of a body beside its messages, or its prompt.
+// members says where the members of a body go that are read beside its messages, or its prompt.
 var members = map[string]func(*call) any{
 	"model":                      func(c *call) any { return &c.model },
 	"max_tokens":                 func(c *call) any { return &c.maxTokens },
