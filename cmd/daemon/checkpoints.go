@@ -68,8 +68,7 @@ func (c Checkpoints) Keeper(j *journal.Journal, name, creds, state string, one b
 	cfg := keeper.Config{Log: keys.Log, Witness: keys.Witness, Policy: c.Policy, State: state, Tree: t,
 		Other: journal.ErrOther, One: one, Logger: log, Journal: name, Meter: meter}
 	if kept := t.Kept; len(kept) > 0 {
-		last := kept[len(kept)-1]
-		cfg.Last, cfg.Frame = last.Note, last.Frame
+		cfg.Last = kept[len(kept)-1].Note
 	}
 	k, err := keeper.New(cfg)
 	if err != nil {

@@ -106,7 +106,7 @@ func (n *notary) signed(j *journal.Journal, name string, frames []ledger.Frame) 
 			}
 		}
 		if err == nil {
-			err = m.Keep(head.Frame, signed)
+			err = m.Keep(signed)
 		}
 		if err != nil {
 			return err

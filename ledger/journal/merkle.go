@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
 )
 
@@ -228,13 +229,22 @@ func (t *Tree) was(size int64) (was tree.Tree, p tlog.TreeProof, err error) {
 // errAnew says that the hashes of a tree are wrong.
 var errAnew = errors.New("its hashes are made anew")
 
-// Keep keeps a note of a checkpoint that Grow has returned, in the place of one of the same size that has
-// fewer signatures.
-func (t *Tree) Keep(frame uint64, note []byte) (err error) {
+// Keep keeps a note of a checkpoint of the tree that Grow has returned last, or adds its signatures to those
+// of one that is kept. Of any other nothing is kept: later ones are to come.
+func (t *Tree) Keep(note []byte) error {
 	if err := t.j.Held(); err != nil {
 		return err // the directory there is another's
 	}
-	if t.Kept, err = keep(t.j.dir, t.Kept, frame, note); err != nil {
+	c, err := checkpoint.Peek(note)
+	now, i := t.head(), slices.IndexFunc(t.Kept, func(k Kept) bool { return k.Size == c.Size })
+	switch {
+	case err != nil:
+	case i >= 0:
+		t.Kept, err = keep(t.j.dir, t.Kept, t.Kept[i].Frame, note)
+	case c.Size == now.Size && c.Root == now.Root:
+		t.Kept, err = keep(t.j.dir, t.Kept, now.Frame, note)
+	}
+	if err != nil {
 		return fmt.Errorf("journal %s: a checkpoint: %w", t.j.dir, err)
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestTheTreeIsThatOfTheLog(t *testing.T) {
 			t.Fatalf("%d frames: %v, want %v", at, h, want)
 		}
 		if at%50 < 7 {
-			if err := m.Keep(uint64(at), signed(t, want)); err != nil {
+			if err := m.Keep(signed(t, want)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -153,7 +153,7 @@ func keptJournal(t testing.TB, n uint64, after ...uint64) (dir string, list []le
 	for _, f := range list {
 		mustAppend(t, j, f)
 		if slices.Contains(after, f.Seq) {
-			if err := m.Keep(f.Seq, signed(t, mustGrow(t, m))); err != nil {
+			if err := m.Keep(signed(t, mustGrow(t, m))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -495,7 +495,7 @@ func TestNobodysSignatureIsLost(t *testing.T) {
 		notes = append(notes, must(checkpoint.Merge(own, by)))
 	}
 	for i, n := range append(notes, own) {
-		if err := m.Keep(h.Frame, n); err != nil {
+		if err := m.Keep(n); err != nil {
 			t.Fatal(err)
 		}
 		kept, wrong, err := ReadKept(dir)

@@ -148,7 +148,7 @@ func (c *checked) sign(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.Keep(head.Frame, signed)
+	return t.Keep(signed)
 }
 
 // checkSigned audits the journal in a directory up to a level, its checkpoint too.

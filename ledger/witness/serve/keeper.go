@@ -28,8 +28,8 @@ type Tree interface {
 	Grow(stop <-chan struct{}) (tree.Head, error)
 	// Recheck reads back, beside the other methods, what Grow was spared by hashes beside the log.
 	Recheck(stop <-chan struct{}) error
-	// Keep keeps a checkpoint of the tree behind a frame.
-	Keep(frame uint64, note []byte) error
+	// Keep keeps a checkpoint of the tree as Grow has returned it, now or lately.
+	Keep(note []byte) error
 	Close() error
 }
 
@@ -40,7 +40,6 @@ type Config struct {
 	State        string // file of what is cosigned, outside the journals that are
 	Tree         Tree
 	Last         []byte // the newest checkpoint that is kept; empty: none is
-	Frame        uint64 // of it
 	Other        error  // what Grow returns of a journal that is not the one that was signed
 	One          bool   // it speaks with one other; see [witness.Config]
 	Logger       *slog.Logger
@@ -53,10 +52,6 @@ const signAfter = time.Second
 
 // lookAgain is how soon the policy's file is looked at again.
 const lookAgain = time.Second
-
-// recent are the last checkpoints whose frames are known by their size, so that they are kept once they are
-// cosigned: of a minute.
-const recent = 64
 
 // Keeper signs a journal, and is a witness of others. A nil one does neither, and has nobody wait.
 type Keeper struct {
@@ -76,8 +71,7 @@ type Keeper struct {
 	policy []byte
 	looked time.Time // when that was read
 	unsaid bool      // the party's state is not durable yet
-	signed []tree.Head
-	unkept []byte // the last that was signed, as long as it cannot be kept
+	unkept []byte    // the last that was signed, as long as it cannot be kept
 	lacks  string
 	said   map[string]string // what was logged last, by whom it is about
 	asked  map[string]*asking
@@ -109,10 +103,6 @@ func New(cfg Config) (*Keeper, error) {
 		return nil, fmt.Errorf("checkpoints (policy %s, state %s): %w", cfg.Policy, cfg.State, err)
 	}
 	k.log = cfg.Logger.With("journal", k.party.Origin) // one process may have several
-	if cfg.Frame > 0 {
-		c, _ := checkpoint.Peek(cfg.Last)
-		k.signed = append(k.signed, tree.Head{Frame: cfg.Frame, Size: c.Size, Root: c.Root})
-	}
 	if k.policy = policy; cfg.One {
 		k.other = k.party.Sees()
 	}
@@ -201,10 +191,10 @@ func (k *Keeper) sign(stop <-chan struct{}) {
 		err = nil
 	}
 	if n != nil {
-		k.unkept, k.signed = n, append(k.signed[max(0, len(k.signed)+1-recent):], head)
+		k.unkept = n
 	}
 	if k.unkept != nil && err == nil {
-		if err = k.cfg.Tree.Keep(k.signed[len(k.signed)-1].Frame, k.unkept); err == nil {
+		if err = k.cfg.Tree.Keep(k.unkept); err == nil {
 			k.unkept = nil
 			select {
 			case k.told <- struct{}{}:
@@ -315,7 +305,7 @@ func (k *Keeper) Hear(journal string, a *bus.Attest) {
 	}
 	o, err := k.party.Hear(peer, a, now)
 	if k.unsaid = k.unsaid || o.State; o.Keep != nil {
-		if err := k.keep(o.Keep); k.note("keep", text(err)) {
+		if err := k.cfg.Tree.Keep(o.Keep); k.note("keep", text(err)) {
 			k.log.Error("a checkpoint that was cosigned is not kept", "by", peer, "err", err)
 		}
 	}
@@ -326,20 +316,6 @@ func (k *Keeper) Hear(journal string, a *bus.Attest) {
 		k.log.Warn("the journal's last checkpoint is not cosigned", "by", peer, "why", a.Why)
 	}
 	k.stands()
-}
-
-// keep keeps a checkpoint that was cosigned. The lock is held.
-func (k *Keeper) keep(n []byte) error {
-	c, err := checkpoint.Peek(n)
-	if err != nil {
-		return err
-	}
-	for _, h := range k.signed {
-		if h.Size == c.Size {
-			return k.cfg.Tree.Keep(h.Frame, n)
-		}
-	}
-	return nil // later ones are to come
 }
 
 // refresh reads the policy again where it changed. The lock is held.

@@ -86,10 +86,10 @@ func (d *disk) Consistency(from int64) (tlog.TreeProof, error) {
 	return tlog.ProveTree(d.tree.Size(), from, d)
 }
 
-func (d *disk) Keep(frame uint64, n []byte) error {
+func (d *disk) Keep(n []byte) error {
 	c, err := checkpoint.Peek(n)
-	if err != nil || uint64(c.Size) != frame {
-		return fmt.Errorf("size %d kept as of frame %d: %w", c.Size, frame, err)
+	if err != nil || c.Size > d.tree.Size() {
+		return fmt.Errorf("size %d kept of %d: %w", c.Size, d.tree.Size(), err)
 	}
 	if d.full {
 		return errors.New("full")

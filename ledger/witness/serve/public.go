@@ -107,7 +107,7 @@ func (k *Keeper) once(ctx context.Context, w witness.Public) (again bool, err er
 	case http.StatusOK:
 		n, err := k.party.Answered(w, body, said)
 		if err == nil && n != nil {
-			err = k.keep(n)
+			err = k.cfg.Tree.Keep(n)
 		}
 		return false, err
 	case http.StatusConflict:
