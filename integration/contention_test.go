@@ -177,7 +177,15 @@ func TestWhereASlotIsFreeTheFeeIsAll(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	shown, err := inspect.Explain(t.Context(), path, r.Receipt.Round)
+	sources, err := inspect.Open([]string{path}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleared, err := sources[0].Round(t.Context(), r.Receipt.Round)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := cleared.Explain()
 	if err != nil {
 		t.Fatal(err)
 	}

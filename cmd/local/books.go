@@ -9,16 +9,15 @@ import (
 	"souk/ledger/journal"
 )
 
-// RoundRef names a round.
-type RoundRef struct {
-	Journal string
-	Path    string
-	Round   uint64
+// Shown is a round, and the directory of its journal.
+type Shown struct {
+	Path string
+	*ledger.Round
 }
 
 // TallyRounds adds the rounds that were cleared since a time to a tally, and returns the one that shows best
 // what a round is: contested, and with as many tasks as can be taken in at a glance.
-func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, err error) {
+func TallyRounds(dir string, t *replay.Tally, since time.Time) (best Shown, err error) {
 	paths, err := journal.Find(dir)
 	score := 0
 	for _, path := range paths {
@@ -33,7 +32,7 @@ func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, e
 				}
 				t.AddRound(r)
 				if s := showiness(r); s > score {
-					score, best = s, RoundRef{Journal: r.Round.Domain, Path: path, Round: r.Round.Number}
+					score, best = s, Shown{path, r}
 				}
 			}
 			return nil

@@ -14,7 +14,6 @@ import (
 	"souk/cmd/console"
 	"souk/cmd/local"
 	"souk/cmd/replay"
-	"souk/ledger/inspect"
 )
 
 // The two parts of a run. The crowd is several times what the default market has slots for, so that tasks
@@ -103,7 +102,7 @@ type show struct {
 	dialogues []replay.Dialogue
 	opts      local.Options
 	step      int
-	contested local.RoundRef // the round that was explained
+	contested local.Shown // the round that was explained
 }
 
 func (w *show) heading(title, what string) {
@@ -198,13 +197,14 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	if err := local.CheckLedger(ctx, w.s.data, w.out); err != nil {
 		return err
 	}
-	if contested := w.contested; contested.Journal != "" {
+	if contested := w.contested; contested.Round != nil {
+		r := &contested.Round.Round
 		w.heading("A contested round",
 			fmt.Sprintf("Round %d of %s: who wanted what, who got it, and why the price is what it is.",
-				contested.Round, contested.Journal))
-		x, err := inspect.Explain(ctx, contested.Path, contested.Round)
+				r.Number, r.Domain))
+		x, err := contested.Explain()
 		if err != nil {
-			return fmt.Errorf("explain round %d of %s: %w", contested.Round, contested.Journal, err)
+			return fmt.Errorf("explain round %d of %s: %w", r.Number, r.Domain, err)
 		}
 		fmt.Fprint(w.out, x.String())
 	}
@@ -273,8 +273,8 @@ func (w *show) lines(m *local.Market) []string {
 		lines = append(lines, fmt.Sprintf(`curl %s/v1/chat/completions -H "Authorization: Bearer $(cat %s)" `+
 			`-d '{"messages":[{"role":"user","content":"What is a souk?"}]}'`, m.State.HTTP, m.KeyFile))
 	}
-	if w.contested.Journal != "" {
-		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round,
+	if w.contested.Round != nil {
+		lines = append(lines, fmt.Sprintf("bin/ledger round %d --explain %s", w.contested.Round.Round.Number,
 			w.contested.Path))
 	}
 	return append(lines, "bin/ledger check "+w.s.data)

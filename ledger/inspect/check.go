@@ -166,7 +166,7 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 		}
 	}
 	for i, s := range sources {
-		if !s.done && s.reader != nil {
+		if !s.done {
 			note, err := s.reader.Tail()
 			switch {
 			case errors.Is(err, journal.ErrDamaged):
@@ -267,7 +267,7 @@ func refunds(s *Source, a *ledger.Audit) error {
 func (s *Summary) witnessed(sources []*Source, audits []*ledger.Audit, all []ledger.Witness) error {
 	for _, w := range all {
 		i := slices.IndexFunc(sources, func(s *Source) bool { return s.Name == w.Of })
-		if i < 0 || sources[i].err != nil || sources[i].reader == nil {
+		if i < 0 || sources[i].err != nil {
 			continue
 		}
 		var here tip.Sum
@@ -357,15 +357,15 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 		wait = c.auctions(a)
 	}
 	i := slices.IndexFunc(c.signed, func(x *chain) bool { return x.of == s })
-	err := s.each(c.ctx, func(seq uint64, epoch int64, data []byte) error {
-		a.Frame(seq, epoch, data)
+	err := s.each(c.ctx, s.reader, 0, func(e journal.Entry) error {
+		a.Frame(e.Seq, e.Epoch, e.Data)
 		if s.sum != nil {
-			s.sum.Write(data)
+			s.sum.Write(e.Data)
 		}
 		if i >= 0 {
-			c.signed[i].frame(seq, data)
+			c.signed[i].frame(e.Seq, e.Data)
 		}
-		s.last = seq
+		s.last = e.Seq
 		return nil
 	})
 	wait()

@@ -92,8 +92,8 @@ func (s *Source) segment(ctx context.Context, x *journal.Segment, r *run,
 		r.reading = s.reading(ctx, x.First)
 	}
 	var brief ledger.Brief
-	err := s.span(ctx, r.reader, x.Next, func(data []byte) error {
-		return r.reading.Frame(data, func(fact *ledger.Fact) error {
+	err := s.each(ctx, r.reader, x.Next, func(e journal.Entry) error {
+		return r.reading.Frame(e.Data, func(fact *ledger.Fact) error {
 			if x.Next > 0 {
 				brief.Add(fact)
 			}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"souk/ledger"
@@ -29,10 +28,7 @@ type Source struct {
 	Progress func(bytes int)
 
 	reader *journal.Reader
-	first  []byte // the first frame, read to learn the name
-	at     uint64
-	epoch  int64
-	err    error     // the first frame could not be read
+	err    error     // the first frame could not be read, and there is no reader
 	last   uint64    // frame read last
 	done   bool      // damage was found: nothing behind it is read
 	sum    hash.Hash // of the frames' bytes; nil: nobody asks
@@ -93,35 +89,26 @@ func open(paths []string, name string, witness bool) (all []*Source, whole bool,
 
 func openSource(dir string, witness bool) (*Source, error) {
 	s := &Source{Dir: dir, Name: filepath.Base(dir)}
+	var first journal.Entry
 	r, err := journal.NewReader(dir)
-	if errors.Is(err, journal.ErrDamaged) {
+	if err == nil {
+		first, err = r.Next()
+	}
+	switch {
+	case errors.Is(err, journal.ErrDamaged):
 		s.err = err
 		return s, nil
-	}
-	if err != nil {
+	case err != nil && err != io.EOF:
 		return nil, err
 	}
-	s.reader = r
-	if witness {
-		r.Witness()
-	}
-	entry, err := r.Next()
-	if err == io.EOF {
-		return s, nil
-	}
-	if err != nil {
-		if !errors.Is(err, journal.ErrDamaged) {
-			return nil, err
-		}
-		s.err = err
-		return s, nil
-	}
-	s.first, s.at, s.epoch = slices.Clone(entry.Data), entry.Seq, entry.Epoch
-	if f, err := entry.Frame(); err == nil && len(f.Records) > 0 && f.Records[0].Open != nil {
+	if f, err := first.Frame(); err == nil && len(f.Records) > 0 && f.Records[0].Open != nil {
 		o := f.Records[0].Open
 		s.Name, s.Role, s.Currency = o.Journal, o.Role, o.Currency
 	}
-	return s, nil
+	if s.reader, err = journal.NewReader(dir); err == nil && witness {
+		s.reader.Witness()
+	}
+	return s, err
 }
 
 // Size returns the bytes of the journal's segments, with what is allocated in the last one.
@@ -135,35 +122,40 @@ func (s *Source) Size() (bytes int64) {
 	return bytes
 }
 
-// each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present
-// end.
-func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data []byte) error) error {
-	if s.first != nil {
-		first := s.first
-		s.first = nil
-		if err := f(s.at, s.epoch, first); err != nil {
-			return err
+// each calls f with the entries that a reader has, up to a frame, or, for 0, to the journal's present end.
+func (s *Source) each(ctx context.Context, r *journal.Reader, until uint64, f func(journal.Entry) error) error {
+	for until == 0 || r.Frames+1 < until {
+		e, err := r.Next()
+		if err == io.EOF {
+			return nil
 		}
-	}
-	return s.reader.Each(func(entry journal.Entry) error {
-		if err := ctx.Err(); err != nil {
-			return err
+		if err == nil {
+			err = ctx.Err()
 		}
-		if s.Progress != nil {
-			s.Progress(len(entry.Data))
-		}
-		return f(entry.Seq, entry.Epoch, entry.Data)
-	})
-}
-
-// Frames calls f with every frame, decoded.
-func (s *Source) Frames(ctx context.Context, f func(*ledger.Frame) error) error {
-	return s.each(ctx, func(seq uint64, epoch int64, data []byte) error {
-		frame, err := journal.Entry{Seq: seq, Epoch: epoch, Data: data, Segment: s.Dir}.Frame()
 		if err != nil {
 			return err
 		}
-		return f(&frame)
+		if s.Progress != nil {
+			s.Progress(len(e.Data))
+		}
+		if err = f(e); errors.Is(err, ledger.ErrEncoding) {
+			_, err = e.Frame()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Frames calls f with every frame that was not given yet, decoded.
+func (s *Source) Frames(ctx context.Context, f func(*ledger.Frame) error) error {
+	return s.each(ctx, s.reader, 0, func(e journal.Entry) error {
+		frame, err := e.Frame()
+		if err == nil {
+			err = f(&frame)
+		}
+		return err
 	})
 }
 
@@ -202,7 +194,7 @@ func (s *Source) Facts(ctx context.Context, to int64, f func(*ledger.Fact) error
 	r, err := journal.NewReader(s.Dir)
 	if err == nil {
 		reading := s.reading(ctx, 1)
-		err = s.span(ctx, r, 0, func(data []byte) error { return reading.Frame(data, before(to, f)) })
+		err = s.each(ctx, r, 0, func(e journal.Entry) error { return reading.Frame(e.Data, before(to, f)) })
 	}
 	return s.walked(err)
 }
@@ -241,37 +233,11 @@ func (s *Source) reading(ctx context.Context, first uint64) *ledger.Reading {
 				known[begin] = true
 				var r *journal.Reader
 				if r, err = journal.ReaderAt(s.Dir, begin); err == nil {
-					err = s.span(ctx, r, next, earlier.Holds)
+					err = s.each(ctx, r, next, func(e journal.Entry) error { return earlier.Holds(e.Data) })
 				}
 			}
 			return earlier, err
 		}
 	}
 	return reading
-}
-
-// span calls f with the bytes of each frame that a reader has, up to one, or, for 0, to the journal's end.
-func (s *Source) span(ctx context.Context, r *journal.Reader, until uint64, f func(data []byte) error) error {
-	for until == 0 || r.Frames+1 < until {
-		e, err := r.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		if s.Progress != nil {
-			s.Progress(len(e.Data))
-		}
-		if err = f(e.Data); errors.Is(err, ledger.ErrEncoding) {
-			_, err = e.Frame()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

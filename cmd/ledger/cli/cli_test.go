@@ -274,17 +274,13 @@ func TestCheckInProcess(t *testing.T) {
 		sum.Reports[0].Rounds != 20 {
 		t.Errorf("%v, %s", err, sum.Line())
 	}
-	x, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"), 3)
-	if err != nil || !strings.Contains(x.String(), "would have won it") {
-		t.Errorf("%v\n%s", err, x)
-	}
-	if _, err := inspect.Explain(context.Background(), filepath.Join(data, "journal", "hub-maths"),
-		21); err == nil || !strings.Contains(err.Error(), "no round 21: its last is 20") {
-		t.Errorf("round 21: %v", err)
-	}
-	if _, err := inspect.Explain(context.Background(), data, 3); err == nil ||
-		!strings.Contains(err.Error(), "2 journals") {
-		t.Errorf("of two journals: %v", err)
+	for args, want := range map[string]string{"round 3 --explain": "would have won it",
+		"round 21": "no round 21: its last is 20"} {
+		var said bytes.Buffer
+		Run(context.Background(), "", append(strings.Fields(args), "--data", data), &said, &said)
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%s: %s", args, &said)
+		}
 	}
 }
 

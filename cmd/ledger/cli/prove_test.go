@@ -81,7 +81,7 @@ func signJournal(data, name string, witnesses int) error {
 		}
 	}
 	if err == nil {
-		err = m.Keep(head.Frame, signed)
+		err = m.Keep(signed)
 	}
 	return errorOf(err, os.WriteFile(filepath.Join(data, name+".note"), signed, 0o600),
 		os.WriteFile(filepath.Join(data, "policy"), []byte(policy+"group two 2 w0 w1 w2\nquorum two\n"), 0o600))
