@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -130,46 +131,34 @@ func (h *hashes) cut(frame uint64, size int64) error {
 		h.frames.Truncate(int64(frame)*countBytes))
 }
 
-// picked are hashes that the log yields, by their place among those that are stored.
-type picked map[int64]tree.Hash
-
 // pick reads the log up to a size of its tree and returns the hashes at these places, for whoever has not got
 // them from the files.
-func pick(dir string, size int64, index []int64) ([]tree.Hash, tree.Tree, error) {
+func pick(dir string, size int64, index []int64) ([]tree.Hash, error) {
 	var t tree.Tree
-	wanted := picked{}
-	for _, n := range index {
-		wanted[n] = tree.Hash{}
-	}
-	next, buf := int64(0), []tree.Hash(nil)
-	r, err := NewReader(dir)
-	for err == nil && t.Size() < size {
-		var e Entry
-		if e, err = r.Next(); err != nil {
-			break
-		}
-		err = e.Leaves(func(leaf []byte) {
-			if t.Size() == size {
-				return
-			}
-			buf = t.Append(tree.Leaf(leaf), buf[:0])
-			for _, h := range buf {
-				if _, ok := wanted[next]; ok {
-					wanted[next] = h
+	all, next, buf := make([]tree.Hash, len(index)), int64(0), []tree.Hash(nil)
+	for e, err := range entries(dir, 0) {
+		if err == nil {
+			err = e.Leaves(func(leaf []byte) {
+				if t.Size() == size {
+					return
 				}
-				next++
-			}
-		})
+				buf = t.Append(tree.Leaf(leaf), buf[:0])
+				for _, h := range buf {
+					if i := slices.Index(index, next); i >= 0 {
+						all[i] = h
+					}
+					next++
+				}
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+		if t.Size() == size {
+			return all, nil
+		}
 	}
-	if t.Size() < size {
-		return nil, t, fmt.Errorf("the journal has %d records, and not %d: %w", t.Size(), size,
-			cmp.Or(err, fs.ErrNotExist))
-	}
-	all := make([]tree.Hash, len(index))
-	for i, n := range index {
-		all[i] = wanted[n]
-	}
-	return all, t, nil
+	return nil, fmt.Errorf("the journal has %d records, and not %d: %w", t.Size(), size, fs.ErrNotExist)
 }
 
 // Leaves calls f with the bytes of each leaf of the entry's frame; see [ledger.Leaves].

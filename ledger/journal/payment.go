@@ -2,7 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"io"
 
 	"souk/bus/tip"
 	"souk/ledger"
@@ -14,22 +13,23 @@ func FramesOf(dir string, seqs []uint64, f func(ledger.Frame)) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	r, err := ReaderAt(dir, seqs[0])
-	for err == nil && len(seqs) > 0 {
-		var e Entry
-		if e, err = r.Next(); err != nil || e.Seq != seqs[0] {
+	for e, err := range entries(dir, seqs[0]) {
+		if err == nil && e.Seq != seqs[0] {
 			continue
 		}
 		var frame ledger.Frame
-		if frame, err = e.Frame(); err == nil {
-			f(frame)
-			seqs = seqs[1:]
+		if err == nil {
+			frame, err = e.Frame()
+		}
+		if err != nil {
+			return err
+		}
+		f(frame)
+		if seqs = seqs[1:]; len(seqs) == 0 {
+			break
 		}
 	}
-	if err == io.EOF {
-		err = nil
-	}
-	return err
+	return nil
 }
 
 // Captured finds what was paid for a hold, whenever that was: see [ledger.Journal].
@@ -40,18 +40,19 @@ func (j *Journal) Captured(receipt string) (tip.Ordered, error) {
 		return tip.Ordered{}, none
 	}
 	segs, err := segments(walDir(j.dir))
-	var r *Reader
-	if err == nil {
-		r, err = ReaderAt(j.dir, segs[segmentOf(segs, round)].first)
+	if err != nil {
+		return tip.Ordered{}, err
 	}
 	var held *ledger.Frame
-	for err == nil {
-		var e Entry
+	for e, err := range entries(j.dir, segs[segmentOf(segs, round)].first) {
 		var f ledger.Frame
-		if e, err = r.Next(); err == nil {
+		if err == nil {
 			f, err = e.Frame()
 		}
-		for i := 0; i < len(f.Records) && err == nil; i++ {
+		if err != nil {
+			return tip.Ordered{}, err
+		}
+		for i := range f.Records {
 			switch x := &f.Records[i]; {
 			case x.Kind == ledger.KindRound && x.Round.Round.Number > round && held == nil,
 				x.Kind == ledger.KindVoid && x.Void.Hold == receipt:
@@ -66,8 +67,5 @@ func (j *Journal) Captured(receipt string) (tip.Ordered, error) {
 			}
 		}
 	}
-	if err == io.EOF {
-		err = none
-	}
-	return tip.Ordered{}, err
+	return tip.Ordered{}, none
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -34,8 +33,7 @@ func Prove(dir string, record int64, leaf, note []byte) (*checkpoint.Proof, erro
 	}
 	p.Hashes, err = tlog.ProveRecord(c.Size, record, tlog.HashReaderFunc(func(index []int64) ([]tree.Hash,
 		error) {
-		all, _, err := pick(dir, c.Size, index)
-		return all, err
+		return pick(dir, c.Size, index)
 	}))
 	if err != nil {
 		return nil, err
@@ -58,7 +56,7 @@ type Place struct {
 type Difference struct {
 	Record int64
 	Frame  uint64
-	Leaf   []byte // nil: it is not there, as the log ends before it
+	Leaf   []byte // nil: it is not there, as the log ends before it, in no frame
 }
 
 // ErrUnknown says that the hashes beside a log do not tell what was signed.
@@ -86,30 +84,27 @@ func Differs(dir string, from Place, c checkpoint.Checkpoint) (d Difference, err
 	if was.Root() != c.Root {
 		return d, ErrUnknown
 	}
-	r, err := ReaderAt(dir, from.Frame)
-	found, n := false, from.Before
-	for err == nil && !found {
-		var e Entry
-		if e, err = r.Next(); err != nil || e.Seq < from.Frame {
-			continue
-		}
-		err = e.Leaves(func(leaf []byte) {
-			if !found && n >= from.Size && n < c.Size {
-				stored, err := files.ReadHashes([]int64{tlog.StoredHashIndex(0, n)})
-				if found = err == nil && stored[0] != tree.Leaf(leaf); found {
-					d = Difference{n, e.Seq, bytes.Clone(leaf)}
+	n := from.Before
+	for e, err := range entries(dir, from.Frame) {
+		if err == nil {
+			err = e.Leaves(func(leaf []byte) {
+				if d.Leaf == nil && n >= from.Size && n < c.Size {
+					stored, err := files.ReadHashes([]int64{tlog.StoredHashIndex(0, n)})
+					if err == nil && stored[0] != tree.Leaf(leaf) {
+						d = Difference{n, e.Seq, bytes.Clone(leaf)}
+					}
 				}
-			}
-			n++
-		})
+				n++
+			})
+		}
+		if err != nil || d.Leaf != nil {
+			return d, err
+		}
 	}
-	if err == io.EOF && n < c.Size {
-		return Difference{Record: n, Frame: r.Frames}, nil
+	if n < c.Size {
+		return Difference{Record: n}, nil
 	}
-	if err == nil && !found || err == io.EOF {
-		err = ErrUnknown
-	}
-	return d, err
+	return d, ErrUnknown
 }
 
 // Search looks for a record that names an id, from before a round on, 0 for the first frame, and returns its
@@ -121,36 +116,33 @@ func Search(dir string, round uint64, id string, is func(leaf []byte) bool) (rec
 	if err != nil {
 		return 0, nil, err
 	}
-	frame, before := uint64(1), int64(0)
+	frame, n := uint64(1), int64(0)
 	if files, err := openHashes(dir, false); err == nil && round > 0 {
 		defer files.Close()
 		for k := segmentOf(segs, round); k > 0; k-- {
-			if n := files.count(segs[k].first - 1); n > 0 {
-				frame, before = segs[k].first, n
+			if n = files.count(segs[k].first - 1); n > 0 {
+				frame = segs[k].first
 				break
 			}
 		}
 	}
-	r, err := ReaderAt(dir, frame)
-	for n := before; err == nil && leaf == nil; {
-		var e Entry
-		if e, err = r.Next(); err != nil || e.Seq < frame {
-			continue
-		}
-		if !bytes.Contains(e.Data, []byte(id)) {
+	for e, err := range entries(dir, frame) {
+		if err == nil && !bytes.Contains(e.Data, []byte(id)) {
 			_, records := ledger.Written(e.Data)
 			n += int64(records)
 			continue
 		}
-		err = e.Leaves(func(b []byte) {
-			if leaf == nil && is(b) {
-				record, leaf = n, bytes.Clone(b)
-			}
-			n++
-		})
+		if err == nil {
+			err = e.Leaves(func(b []byte) {
+				if leaf == nil && is(b) {
+					record, leaf = n, bytes.Clone(b)
+				}
+				n++
+			})
+		}
+		if err != nil || leaf != nil {
+			return record, leaf, err
+		}
 	}
-	if err == io.EOF {
-		err = fmt.Errorf("%s: no such record: %w", dir, fs.ErrNotExist)
-	}
-	return record, leaf, err
+	return 0, nil, fmt.Errorf("%s: no such record: %w", dir, fs.ErrNotExist)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -263,35 +264,38 @@ func (r *Reader) damage(found string) error {
 	return &Damage{Segment: r.segs[r.cur].path, Offset: r.off, After: r.Frames, Found: found}
 }
 
-// Each calls f with all that Next returns, to the end of what is written by now.
-func (r *Reader) Each(f func(Entry) error) error {
-	for {
-		e, err := r.Next()
-		if err == io.EOF {
-			return nil
+// entries yields what the journal in dir has from a frame on, to the end of what is written by now; an error is
+// the last.
+func entries(dir string, seq uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		r, err := ReaderAt(dir, seq)
+		for err == nil {
+			var e Entry
+			if e, err = r.Next(); err == nil && e.Seq >= seq && !yield(e, nil) {
+				return
+			}
 		}
-		if err == nil {
-			err = f(e)
-		}
-		if err != nil {
-			return err
+		if err != io.EOF {
+			yield(Entry{}, err)
 		}
 	}
 }
 
 // Read calls f with every frame that the journal in dir holds by now.
 func Read(dir string, f func(ledger.Frame) error) error {
-	r, err := NewReader(dir)
-	if err != nil {
-		return err
-	}
-	return r.Each(func(e Entry) error {
-		frame, err := e.Frame()
+	for e, err := range entries(dir, 0) {
+		var frame ledger.Frame
+		if err == nil {
+			frame, err = e.Frame()
+		}
+		if err == nil {
+			err = f(frame)
+		}
 		if err != nil {
 			return err
 		}
-		return f(frame)
-	})
+	}
+	return nil
 }
 
 // Frame decodes the entry. Bytes that pass the checksum and are no frame were written wrongly: ErrDamaged.

@@ -153,17 +153,20 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 			return nil, last, err
 		}
 		fits := path == ""
-		err = r.Each(func(e Entry) error {
+		for {
+			e, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, last, err
+			}
 			fits = fits || s.follows(e, r)
 			if e.Seq == was || j.said == "" { // frames that nothing is said of are of who knows where
 				j.was = word(e.Seq, tip.SumOf(e.Data))
 			}
 			e.Data = append(last.Data[:0], e.Data...)
 			last = e
-			return nil
-		})
-		if err != nil {
-			return nil, last, err
 		}
 		if !fits {
 			j.ignored(path, fmt.Errorf("it follows a frame %d that this journal, with %d frames, does "+

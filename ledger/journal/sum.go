@@ -1,8 +1,8 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
-	"io"
 
 	"souk/bus/bounded"
 	"souk/bus/tip"
@@ -72,17 +72,10 @@ func (j *Journal) Sum(seq uint64) (sum tip.Sum, ok bool, err error) {
 
 // SumAt reads the checksum of a frame of the journal in dir.
 func SumAt(dir string, seq uint64) (tip.Sum, error) {
-	r, err := ReaderAt(dir, seq)
-	for err == nil {
-		var e Entry
-		if e, err = r.Next(); err == nil && e.Seq == seq {
-			return tip.SumOf(e.Data), nil
-		}
+	for e, err := range entries(dir, seq) {
+		return tip.SumOf(e.Data), err
 	}
-	if err == io.EOF {
-		err = fmt.Errorf("the log ends before it")
-	}
-	return tip.Sum{}, err
+	return tip.Sum{}, errors.New("the log ends before it")
 }
 
 // Settle says whether the journal is known to be the one that was written last; see [ledger.Journal].
