@@ -37,9 +37,8 @@ type Book struct {
 	names    map[string]*names // by client
 	open     map[slotKey]*Hold
 	payables map[string]string // account names by agent
-	ended    memory
-	ops      map[string]op
-	opsQ     []string // of ops, the oldest first
+	ended    recent[slotKey, ended]
+	ops      recent[string, op]
 	hubs     map[string]*counters
 	allotted map[[2]string]*market.Credits // by client and hub; and by client alone under hub ""
 	spent    map[[2]string]market.Credits  // treasury: by client and hub, as hubs' marks say
@@ -117,7 +116,8 @@ func NewBook() *Book {
 		names:    map[string]*names{},
 		open:     map[slotKey]*Hold{},
 		payables: map[string]string{},
-		ops:      map[string]op{},
+		ended:    recent[slotKey, ended]{Of: map[slotKey]ended{}},
+		ops:      recent[string, op]{Of: map[string]op{}},
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
 		vouched:  map[[2]string]*Vouched{},
@@ -345,9 +345,7 @@ func (b *Book) Hold(id string) (Hold, bool) {
 // Ended reports how a hold ended, KindCapture or KindVoid, while it is remembered; else 0.
 func (b *Book) Ended(id string) Kind {
 	if k, ok := b.key(id); ok {
-		if e := b.ended.find(k); e != nil {
-			return e.Kind
-		}
+		return b.ended.Of[k].Kind
 	}
 	return 0
 }

@@ -65,12 +65,12 @@ func (p *plain) same(t *rapid.T, b *Book) {
 func state(b *Book) any {
 	seq, epoch, time := b.Last()
 	round, hash := b.LastRound()
-	ended := append([]ended{}, b.ended.list[b.ended.first:]...)
-	for i := range ended {
-		ended[i].before = 0
+	var ends []any
+	for _, k := range b.ended.Order {
+		ends = append(ends, k, b.ended.Of[k])
 	}
 	return []any{seq, epoch, time, round, hash, b.Totals(), b.Balances("*"), b.OpenHolds(), b.LastGrant("h"),
-		b.LastReturn("h"), ended, len(b.ops), len(b.opsQ)}
+		b.LastReturn("h"), ends, len(b.ops.Of), len(b.ops.Order)}
 }
 
 // Random frames, good and bad, against the oracle. A refused frame changes nothing at all; the frames that
@@ -268,8 +268,8 @@ func TestWhatIsForgottenIsRefused(t *testing.T) {
 		t.Errorf("a capture repeated %d holds later: %v, want ErrEnded", RememberEnded, err)
 	}
 	m := &d.book.ended
-	if n := len(m.list) - m.first; n != RememberEnded || cap(m.list) > 2*RememberEnded {
-		t.Errorf("%d ended holds are remembered in %d places, want %d", n, cap(m.list), RememberEnded)
+	if n := len(m.Of); n != RememberEnded || len(m.Order) != n || cap(m.Order) > 2*RememberEnded {
+		t.Errorf("%d ended holds are remembered in %d places, want %d", n, cap(m.Order), RememberEnded)
 	}
 }
 

@@ -8,47 +8,33 @@ import (
 
 // ended is a remembered hold after its end.
 type ended struct {
-	Key    slotKey
 	Kind   Kind
 	Digest uint64 // of the record that ended it
-	before uint64 // the last before it in its chain, counted from 1; 0: none
 }
 
-// memory holds the last ends, in their order. Chains lead to them, by the low bits of round and slot: so what
-// ends one after the other lies side by side.
-type memory struct {
-	list  []ended
-	first int      // of the list: those before it are forgotten
-	gone  uint64   // that are not in the list any more
-	heads []uint64 // of chains, counted from 1 likewise; a power of two of them
+// recent remembers the last that was done, by what names it.
+type recent[K comparable, V any] struct {
+	Of    map[K]V
+	Order []K // the oldest first
 }
 
-// find returns a hold's end; nil if it is not remembered.
-func (m *memory) find(k slotKey) *ended {
-	if len(m.heads) == 0 {
-		return nil
-	}
-	for at := m.heads[uint64(k^k>>16)&uint64(len(m.heads)-1)]; at > m.gone+uint64(m.first); {
-		e := &m.list[at-m.gone-1]
-		if e.Key == k {
-			return e
-		}
-		at = e.before
-	}
-	return nil
+func (p *recent[K, V]) add(k K, v V) {
+	p.Of[k] = v
+	p.Order = append(p.Order, k)
 }
 
-// add remembers one more.
-func (m *memory) add(e ended) {
-	m.list = append(m.list, e)
-	i := len(m.list) - 1
-	if i-m.first >= len(m.heads) { // chains get too long
-		m.heads, i = make([]uint64, max(64, 2*len(m.heads))), m.first
-	}
-	for ; i < len(m.list); i++ {
-		e := &m.list[i]
-		head := &m.heads[uint64(e.Key^e.Key>>16)&uint64(len(m.heads)-1)]
-		e.before, *head = *head, m.gone+uint64(i)+1
+// undo forgets what was added last.
+func (p *recent[K, V]) undo() {
+	last := len(p.Order) - 1
+	delete(p.Of, p.Order[last])
+	p.Order = p.Order[:last]
+}
+
+// keep forgets the oldest beyond so many.
+func (p *recent[K, V]) keep(most int) {
+	for len(p.Order) > most {
+		delete(p.Of, p.Order[0])
+		p.Order = p.Order[1:]
 	}
 }
 
@@ -71,9 +57,8 @@ func (b *Book) rollback() {
 			*u.account = u.old
 		case u.hold != nil:
 			k, _ := keyOf(u.hold.Round, u.hold.Slot)
-			m, last := &b.ended, len(b.ended.list)-1
-			m.heads[uint64(k^k>>16)&uint64(len(m.heads)-1)] = m.list[last].before
-			m.list, b.open[k] = m.list[:last], u.hold
+			b.ended.undo()
+			b.open[k] = u.hold
 		case u.do != nil:
 			u.do()
 		default:
@@ -111,13 +96,6 @@ func (b *Book) forget() {
 		b.taught[at] = nil
 	}
 	b.taught = b.taught[:0]
-	m := &b.ended
-	if m.first = max(m.first, len(m.list)-RememberEnded); m.first >= RememberEnded/2 {
-		m.list = m.list[:copy(m.list, m.list[m.first:])]
-		m.gone, m.first = m.gone+uint64(m.first), 0
-	}
-	for len(b.opsQ) > RememberOps {
-		delete(b.ops, b.opsQ[0])
-		b.opsQ = b.opsQ[1:]
-	}
+	b.ended.keep(RememberEnded)
+	b.ops.keep(RememberOps)
 }

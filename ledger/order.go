@@ -309,8 +309,8 @@ func (b *Book) applyRefund(r *Record) error {
 	}
 	if h := &b.head; h.Role == RoleHub {
 		k, _ := keyOf(round, slot)
-		e := b.ended.find(k)
-		if round > h.Round || b.open[k] != nil || e != nil && e.Kind != KindCapture ||
+		e, known := b.ended.Of[k]
+		if round > h.Round || b.open[k] != nil || known && e.Kind != KindCapture ||
 			c.Seq > h.Seq || c.Time > h.Time {
 			return broken(ErrEnded, "I4", r.ID, "a hold that was captured", "%s was not", o.Receipt)
 		}

@@ -313,8 +313,8 @@ func TestASecondOperatorSigns(t *testing.T) {
 		}
 	}
 	// what had to be signed is known for good, however much came since
-	for id := range d.book.ops {
-		delete(d.book.ops, id)
+	for id := range d.book.ops.Of {
+		delete(d.book.ops.Of, id)
 	}
 	r := NewDeposit("d", "ann", 100, signed("d", order, "two", same), d.nextSalt())
 	if err := d.book.Apply(&r); err != ErrRepeat {

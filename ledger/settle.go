@@ -106,12 +106,11 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	h := b.open[k]
 	if h == nil {
-		e := b.ended.find(k)
-		if e == nil {
+		e, known := b.ended.Of[k]
+		switch {
+		case !known:
 			return broken(ErrEnded, "I3", r.ID, "an open hold",
 				"none: it was never made, or ended more than %d holds ago", RememberEnded)
-		}
-		switch {
 		case e.Kind != r.Kind:
 			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.Kind)
 		case e.Digest != b.digest(r):
@@ -140,7 +139,7 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	delete(b.open, k)
 	b.justEnded = h
-	b.ended.add(ended{Key: k, Kind: r.Kind, Digest: b.digest(r)})
+	b.ended.add(k, ended{r.Kind, b.digest(r)})
 	if !b.bare {
 		b.undo = append(b.undo, undo{hold: h})
 	}

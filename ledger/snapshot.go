@@ -17,9 +17,8 @@ type saved struct {
 	Size     int64
 	Head     head
 	Accounts map[string]*market.Credits
-	Ended    []ended
-	Ops      map[string]op
-	OpsQ     []string
+	Ended    recent[slotKey, ended]
+	Ops      recent[string, op]
 	Hubs     map[string]*counters
 	Allotted map[[2]string]*market.Credits
 	Spent    map[[2]string]market.Credits
@@ -44,8 +43,7 @@ type saved struct {
 func (h *History) saved() saved {
 	b := h.Book
 	return saved{Size: b.Size, Head: b.head, Accounts: b.accounts,
-		Ended: b.ended.list[b.ended.first:], Ops: b.ops,
-		OpsQ: b.opsQ, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
+		Ended: b.ended, Ops: b.ops, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
 		Budgets: b.budgets, Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
 		Refs: b.refs, Refunds: b.refunds, Offered: b.offered,
 		Ends: h.ends, Returns: h.Returns, Grants: h.Grants}
@@ -83,7 +81,7 @@ func (h *History) Load(snapshot []byte) error {
 // to it. That proves nothing of the journal, but no account is short, and every hold is covered.
 func (h *History) take(s *saved) (err error) {
 	b := h.Book
-	b.Size, b.head, b.opsQ, h.Returns = s.Size, s.Head, s.OpsQ, s.Returns
+	b.Size, b.head, b.ended, b.ops, h.Returns = s.Size, s.Head, s.Ended, s.Ops, s.Returns
 	for name, has := range b.accounts {
 		b.count(name, *has, 1)
 	}
@@ -120,12 +118,6 @@ func (h *History) take(s *saved) (err error) {
 		b.open[k], h.open[k], h.last[p.task()] = p.Hold, p, p
 	}
 	h.forget(b.head.Time)
-	for _, e := range s.Ended {
-		if b.ended.find(e.Key) != nil || len(b.ended.list) == RememberEnded {
-			return errors.New("a hold that ended twice, or more than are remembered")
-		}
-		b.ended.add(e)
-	}
 	for k, amount := range b.spent {
 		if amount < 0 || amount > b.Allotted(k[0], k[1]) {
 			return errors.New("more spent than was allotted")
@@ -136,7 +128,7 @@ func (h *History) take(s *saved) (err error) {
 		d.Said > d.Seq || d.ID == tip.Sum{} || d.Held != d.Awards || d.Awards < 0 || d.Awards > maxSlots ||
 		d.Round > maxRound:
 		return errors.New("no journal's head")
-	case len(b.opsQ) != len(b.ops):
+	case len(b.ops.Order) != len(b.ops.Of) || len(b.ended.Order) != len(b.ended.Of):
 		return errors.New("a memory without its order")
 	}
 	b.sums(func(_ int, invariant, expected, format string, args ...any) {

@@ -113,7 +113,7 @@ func (b *Book) keepSigned(id string, k Kind, t Transfer) {
 
 // op returns what was done under an id.
 func (b *Book) op(id string) (op, bool) {
-	if o, ok := b.ops[id]; ok {
+	if o, ok := b.ops.Of[id]; ok {
 		return o, true
 	}
 	if m := b.refs[id]; m != nil && !m.Kind.IsOrder() {
@@ -142,9 +142,8 @@ func (b *Book) Made(id string) bool {
 
 // remember keeps an operation, so that it is done once.
 func (b *Book) remember(id string, this op) {
-	b.ops[id] = this
-	b.opsQ = append(b.opsQ, id)
-	b.undo = append(b.undo, undo{do: func() { b.opsQ = b.opsQ[:len(b.opsQ)-1]; delete(b.ops, id) }})
+	b.ops.add(id, this)
+	b.undo = append(b.undo, undo{do: b.ops.undo})
 }
 
 // numberFollows checks a transfer's hub, number and id, and takes the number over.
