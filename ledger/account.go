@@ -33,6 +33,23 @@ func Held(client string) string { return "client:" + client + ":held" }
 // Payable names the account of a hub's debt to an agent.
 func Payable(agent string) string { return "agent:" + agent + ":payable" }
 
+// names has the names of a client's or an agent's accounts, each made once.
+type names struct{ id, avail, held, payable string }
+
+func (n *names) client() (avail, held string) {
+	if n.avail == "" {
+		n.avail, n.held = Avail(n.id), Held(n.id)
+	}
+	return n.avail, n.held
+}
+
+func (n *names) agent() string {
+	if n.payable == "" {
+		n.payable = Payable(n.id)
+	}
+	return n.payable
+}
+
 // Clearing names the account of money between another journal and this one. Its sum with that account in the
 // other journal is the money in flight.
 func Clearing(journal string) string { return "clearing:" + journal }

@@ -34,9 +34,8 @@ type Book struct {
 	head     head
 	accounts map[string]*market.Credits
 	near     [1 << 8]nearby    // of accounts
-	names    map[string]*names // by client
+	names    map[string]*names // by client or agent
 	open     map[slotKey]*Hold
-	payables map[string]string // account names by agent
 	ended    recent[slotKey, ended]
 	ops      recent[string, op]
 	hubs     map[string]*counters
@@ -89,9 +88,6 @@ type head struct {
 	totals Totals // of all accounts; a snapshot leaves them out
 }
 
-// names are a client's account names, made once.
-type names struct{ avail, held string }
-
 // op is a remembered transfer.
 type op struct {
 	Kind   Kind
@@ -115,7 +111,6 @@ func NewBook() *Book {
 		accounts: map[string]*market.Credits{},
 		names:    map[string]*names{},
 		open:     map[slotKey]*Hold{},
-		payables: map[string]string{},
 		ended:    recent[slotKey, ended]{Of: map[slotKey]ended{}},
 		ops:      recent[string, op]{Of: map[string]op{}},
 		hubs:     map[string]*counters{},
@@ -268,10 +263,16 @@ func (b *Book) Balance(name string) market.Credits {
 }
 
 // Avail returns a client's money that may still be held here.
-func (b *Book) Avail(client string) market.Credits { return b.Balance(b.clientNames(client).avail) }
+func (b *Book) Avail(client string) market.Credits {
+	avail, _ := b.namesOf(client).client()
+	return b.Balance(avail)
+}
 
 // Held is the sum of a client's open holds.
-func (b *Book) Held(client string) market.Credits { return b.Balance(b.clientNames(client).held) }
+func (b *Book) Held(client string) market.Credits {
+	_, held := b.namesOf(client).client()
+	return b.Balance(held)
+}
 
 // Prepaid returns a client's money with the treasury; known is false for a client that never had anything.
 func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
@@ -365,13 +366,13 @@ func (b *Book) Balances(glob string) []Balance {
 	return all
 }
 
-// clientNames returns a client's account names; they are kept only for clients with money here.
-func (b *Book) clientNames(client string) *names {
-	n := b.names[client]
+// namesOf returns a client's or agent's account names; they are kept only for whom has money here.
+func (b *Book) namesOf(id string) *names {
+	n := b.names[id]
 	if n == nil {
-		n = &names{Avail(client), Held(client)}
-		if b.accounts[n.avail] != nil {
-			b.names[client] = n
+		n = &names{id: id}
+		if b.accounts[Avail(id)] != nil || b.accounts[Payable(id)] != nil {
+			b.names[id] = n
 		}
 	}
 	return n

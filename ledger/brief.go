@@ -23,7 +23,7 @@ type Brief struct {
 	b       []byte
 	at      int64 // of the last row
 	last    int64 // of the last frame
-	names   []briefName
+	names   []names
 	numbers map[string]int
 	legs    []Leg
 	odd     bool
@@ -37,23 +37,6 @@ const (
 
 // mostBrief bounds the strings of a brief: no segment has as many.
 const mostBrief = 1 << 17
-
-// briefName is a string, and the accounts of whom it names, made once.
-type briefName struct{ text, avail, held, payable string }
-
-func (n *briefName) client() (avail, held string) {
-	if n.avail == "" {
-		n.avail, n.held = Avail(n.text), Held(n.text)
-	}
-	return n.avail, n.held
-}
-
-func (n *briefName) agent() string {
-	if n.payable == "" {
-		n.payable = Payable(n.text)
-	}
-	return n.payable
-}
 
 // Add takes in the next fact of a journal, as a [Reading] has it.
 func (x *Brief) Add(f *Fact) {
@@ -97,13 +80,13 @@ func (x *Brief) row(kind Kind, at int64) {
 	x.at = at
 }
 
-func (x *Brief) name(text string) *briefName {
+func (x *Brief) name(text string) *names {
 	if n := x.numbers[text]; n > 0 {
 		x.b = binary.AppendUvarint(x.b, uint64(n))
 		return &x.names[n-1]
 	}
 	x.b = appendString(append(x.b, 0), text)
-	x.names = append(x.names, briefName{text: text})
+	x.names = append(x.names, names{id: text})
 	x.odd = x.odd || len(x.names) > mostBrief
 	x.numbers[text] = len(x.names)
 	return &x.names[len(x.names)-1]
@@ -128,14 +111,14 @@ func (x *Brief) Bytes() []byte {
 func ReadBrief(data []byte, f func(*Fact) error) error {
 	d := decode(data)
 	d.Strings, d.room = new(market.Strings), &room{}
-	var known []briefName
-	name := func() *briefName {
+	var known []names
+	name := func() *names {
 		n := d.Uvarint()
 		if n > uint64(len(known)) || n == 0 && len(known) == mostBrief {
 			d.Fail("a name that was not there before, or too many")
 		}
 		if n == 0 || d.Fault != "" {
-			known = append(known, briefName{text: string(d.Sized())})
+			known = append(known, names{id: string(d.Sized())})
 			n = uint64(len(known))
 		}
 		return &known[n-1]
@@ -158,7 +141,7 @@ func ReadBrief(data []byte, f func(*Fact) error) error {
 		case KindHold, KindVoid:
 			n := name()
 			avail, held := n.client()
-			h = Hold{Client: n.text, Amount: d.Credits()}
+			h = Hold{Client: n.id, Amount: d.Credits()}
 			if kind == KindHold {
 				r.Hold, r.Legs = &h, holdLegs(legs, avail, held, &h)
 			} else {
@@ -167,11 +150,11 @@ func ReadBrief(data []byte, f func(*Fact) error) error {
 		case KindCapture:
 			client := name()
 			avail, held := client.client()
-			h = Hold{Client: client.text}
+			h = Hold{Client: client.id}
 			agent := name()
 			payable := agent.agent()
-			h.Agent, h.Model, h.Key, h.Tags = agent.text, name().text, name().text, name().text
-			h.Settle, c = name().text, Capture{Outcome: name().text}
+			h.Agent, h.Model, h.Key, h.Tags = agent.id, name().id, name().id, name().id
+			h.Settle, c = name().id, Capture{Outcome: name().id}
 			var n [8]int64
 			d.Varints(n[:])
 			h.Amount, h.Premium, h.Fee = market.Credits(n[0]), market.Credits(n[1]), market.Credits(n[2])

@@ -46,9 +46,9 @@ func NewRound(journal string, r market.Round, o market.Outcome, salt [16]byte) R
 // NewHold sets h.Amount of the money of a client of the book aside for an award. The record keeps h, which
 // must not change after that.
 func (b *Book) NewHold(id string, h *Hold, salt [16]byte) Record {
-	n := b.clientNames(h.Client)
+	avail, held := b.namesOf(h.Client).client()
 	return Record{Kind: KindHold, ID: id, Salt: salt, Hold: h,
-		Legs: holdLegs(make([]Leg, 0, 2), n.avail, n.held, h)}
+		Legs: holdLegs(make([]Leg, 0, 2), avail, held, h)}
 }
 
 // NewCapture ends hold h in payment: c.Cost to the agent, [Hold.Due] less the fee to surplus, the fee

@@ -96,8 +96,7 @@ func (b *Book) Spent(client, hub string) market.Credits { return b.spent[[2]stri
 // Charged is, in a hub's book, what a client was charged there in all: what came, less
 // what went back, is here, is held or was charged.
 func (b *Book) Charged(client string) market.Credits {
-	n := b.clientNames(client)
-	return b.Allotted(client, b.head.Journal) - b.Balance(n.avail) - b.Balance(n.held)
+	return b.Allotted(client, b.head.Journal) - b.Avail(client) - b.Held(client)
 }
 
 // applyMark takes over how far another journal is.

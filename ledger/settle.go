@@ -31,8 +31,8 @@ func (b *Book) applyHold(r *Record) error {
 			fmt.Sprintf("slot %d of %d of round %d", head.Held, head.Awards, head.Round),
 			"slot %d of round %d", h.Slot, h.Round)
 	}
-	n := b.clientNames(h.Client)
-	b.legs = holdLegs(b.legs[:0], n.avail, n.held, h)
+	avail, held := b.namesOf(h.Client).client()
+	b.legs = holdLegs(b.legs[:0], avail, held, h)
 	if err := b.post(r, b.legs); err != nil {
 		return err
 	}
@@ -122,11 +122,11 @@ func (b *Book) applyEnd(r *Record) error {
 	if err := r.validEnd(h); err != nil {
 		return err
 	}
-	n := b.clientNames(h.Client)
+	avail, held := b.namesOf(h.Client).client()
 	if c := r.Capture; c != nil {
-		b.legs = captureLegs(b.legs[:0], n.avail, n.held, b.payable(h.Agent), h, c)
+		b.legs = captureLegs(b.legs[:0], avail, held, b.namesOf(h.Agent).agent(), h, c)
 	} else {
-		b.legs = voidLegs(b.legs[:0], n.avail, n.held, h)
+		b.legs = voidLegs(b.legs[:0], avail, held, h)
 	}
 	if err := b.post(r, b.legs); err != nil {
 		return err
@@ -217,16 +217,4 @@ func (b *Book) digest(r *Record) uint64 {
 	}
 	b.scratch = appendPart(b.scratch[:0], r)
 	return xxhash.Sum64(b.scratch)
-}
-
-// payable returns the name of an agent's account, made once.
-func (b *Book) payable(agent string) string {
-	n := b.payables[agent]
-	if n == "" {
-		n = Payable(agent)
-		if b.accounts[n] != nil {
-			b.payables[agent] = n
-		}
-	}
-	return n
 }
