@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -139,23 +140,10 @@ func (s *Store) noteKeys(n names, id string) error {
 	if err != nil {
 		return err
 	}
-	seed, plain, err := note.GenerateKey(nil, origin)
+	witness, cosigns, err := WitnessKey(nil, origin)
 	if err != nil {
 		return err
 	}
-	cosigns, err := fnote.VKeyToCosignatureV1(plain)
-	if err != nil {
-		return err
-	}
-	secret, err := base64.StdEncoding.DecodeString(strings.SplitN(seed, "+", 5)[4]) // it may hold a plus
-	if err != nil {
-		return err
-	}
-	const cosignatureV1 = 4 // the algorithm, before the seed: it makes this a key for cosignatures alone
-	secret[0] = cosignatureV1
-	public := strings.SplitN(cosigns, "+", 3)
-	witness := strings.Join([]string{"PRIVATE", "KEY", public[0], public[1],
-		base64.StdEncoding.EncodeToString(secret)}, "+")
 	if err := makeDir(filepath.Join(s.Dir, notesDir)); err != nil {
 		return err
 	}
@@ -164,6 +152,27 @@ func (s *Store) noteKeys(n names, id string) error {
 		return err
 	}
 	return writeFile(s.NotePath(id), []byte(log+"\n"+witness+"\n"))
+}
+
+// WitnessKey makes a key for cosignatures alone: its secret and its public text, as note.GenerateKey does for a
+// writer's.
+func WitnessKey(rand io.Reader, name string) (witness, cosigns string, err error) {
+	seed, plain, err := note.GenerateKey(rand, name)
+	if err != nil {
+		return "", "", err
+	}
+	if cosigns, err = fnote.VKeyToCosignatureV1(plain); err != nil {
+		return "", "", err
+	}
+	secret, err := base64.StdEncoding.DecodeString(strings.SplitN(seed, "+", 5)[4]) // it may hold a plus
+	if err != nil {
+		return "", "", err
+	}
+	const cosignatureV1 = 4 // the algorithm, before the seed
+	secret[0] = cosignatureV1
+	public := strings.SplitN(cosigns, "+", 3)
+	return strings.Join([]string{"PRIVATE", "KEY", public[0], public[1],
+		base64.StdEncoding.EncodeToString(secret)}, "+"), cosigns, nil
 }
 
 // writePolicy writes the market's policy where it is to change: the treasury's journal is cosigned by any

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"souk/bus/natsauth"
 	"souk/ledger"
 	"souk/ledger/checkpoint"
 	"souk/ledger/journal"
@@ -41,7 +42,7 @@ func newNotary(t *testing.T, seed uint64, journals []string) *notary {
 		fail(err)
 		n.policy += fmt.Sprintf("log %s\n", vkey)
 	}
-	skey, vkey, err := checkpoint.GenerateCosigner(bytes, "witness.example/w")
+	skey, vkey, err := natsauth.WitnessKey(bytes, "witness.example/w")
 	fail(err)
 	n.witness, err = checkpoint.NewCosigner(skey)
 	fail(err)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"souk/bus/natsauth"
 	"souk/bus/tip"
 	"souk/ledger"
 	"souk/ledger/checkpoint"
@@ -68,7 +69,7 @@ func newChain(t *testing.T, seed uint64, origin string) *chain {
 	}
 	c.vkey = vkey
 	for i := range 3 {
-		skey, vkey, err := checkpoint.GenerateCosigner(c, fmt.Sprintf("witness.example/w%d", i))
+		skey, vkey, err := natsauth.WitnessKey(c, fmt.Sprintf("witness.example/w%d", i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -23,29 +22,7 @@ type Cosigner struct {
 	key  ed25519.PrivateKey
 }
 
-// GenerateCosigner makes a witness's key: its secret and its public text, as note.GenerateKey does for a
-// writer's. A writer's key must not serve as a witness's.
-func GenerateCosigner(rand io.Reader, name string) (skey, vkey string, err error) {
-	if !validName(name) {
-		return "", "", fmt.Errorf("%.80q names no key: want no space, no '+' and at most %d bytes", name, maxName)
-	}
-	seed := make([]byte, ed25519.SeedSize)
-	if _, err := io.ReadFull(rand, seed); err != nil {
-		return "", "", err
-	}
-	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-	if vkey, err = note.NewEd25519VerifierKey(name, public); err == nil {
-		vkey, err = cosign.VKeyToCosignatureV1(vkey)
-	}
-	if err != nil {
-		return "", "", err
-	}
-	hash := vkey[len(name)+1 : len(name)+9]
-	return "PRIVATE+KEY+" + name + "+" + hash + "+" +
-		base64.StdEncoding.EncodeToString(append([]byte{algCosignature}, seed...)), vkey, nil
-}
-
-// NewCosigner reads a witness's secret key.
+// NewCosigner reads a witness's secret key. A writer's must not serve as one.
 func NewCosigner(skey string) (*Cosigner, error) {
 	s, err := cosign.NewSignerForCosignatureV1(skey)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"souk/bus/natsauth"
 	"souk/ledger"
 	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
@@ -487,7 +488,7 @@ func TestNobodysSignatureIsLost(t *testing.T) {
 	own := signed(t, h)
 	notes := [][]byte{own}
 	for i := range byte(3) {
-		skey, _, err := checkpoint.GenerateCosigner(rand.NewChaCha8([32]byte{2, i}), fmt.Sprint("w", i))
+		skey, _, err := natsauth.WitnessKey(rand.NewChaCha8([32]byte{2, i}), fmt.Sprint("w", i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
 )
@@ -81,7 +82,7 @@ func newMarket(t *testing.T) *market {
 func (m *market) key(name string) {
 	log, public, err := note.GenerateKey(rand.Reader, "souk/"+name)
 	ok(m.t, err)
-	witness, cosigns, err := checkpoint.GenerateCosigner(rand.Reader, "souk/"+name)
+	witness, cosigns, err := natsauth.WitnessKey(rand.Reader, "souk/"+name)
 	ok(m.t, err)
 	m.keys[name] = [2]string{log, witness}
 	m.policy = fmt.Sprintf("log %s\nwitness %s %s\n%s", public, name, cosigns, m.policy)

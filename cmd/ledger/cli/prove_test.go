@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/mod/sumdb/note"
 
+	"souk/bus/natsauth"
 	"souk/ledger"
 	"souk/ledger/checkpoint"
 	"souk/ledger/inspect"
@@ -59,7 +60,7 @@ func signJournal(data, name string, witnesses int) error {
 	c := checkpoint.Checkpoint{Origin: origin, Size: head.Size, Root: head.Root}
 	signed, err := checkpoint.Sign(c, writer)
 	for i := range 3 {
-		skey, vkey, err := checkpoint.GenerateCosigner(rand.NewChaCha8([32]byte{2, byte(i)}),
+		skey, vkey, err := natsauth.WitnessKey(rand.NewChaCha8([32]byte{2, byte(i)}),
 			fmt.Sprint("w", i))
 		if err != nil {
 			return err

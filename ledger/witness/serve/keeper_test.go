@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"souk/bus/natsauth"
 	"souk/ledger/checkpoint"
 	"souk/ledger/tree"
 )
@@ -122,7 +123,7 @@ func newTown(t *testing.T, names ...string) *town {
 	for _, name := range names {
 		log, public, err := note.GenerateKey(rand.Reader, "m/"+name)
 		ok(t, err)
-		witness, cosigns, err := checkpoint.GenerateCosigner(rand.Reader, "m/"+name)
+		witness, cosigns, err := natsauth.WitnessKey(rand.Reader, "m/"+name)
 		ok(t, err)
 		w.keys[name] = [2]string{log, witness}
 		url := ""
