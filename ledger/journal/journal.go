@@ -66,7 +66,6 @@ type Journal struct {
 	dir  string
 	cfg  Config
 	home *life.Dir
-	free func(dir string) (int64, error)
 	snap *snapshot // that the opening trusted, for Restore
 	from uint64    // the frame that it follows
 	due  *snapshot // made by Restore, to be written by Follow
@@ -82,7 +81,6 @@ type Journal struct {
 	noted    uint64       // the last frame that LIVES says of
 	looked   time.Time    // when it was told
 	tail     tail         // the segment that is written, when it was looked at last
-	grew     int64        // bytes from its last frame on, at most
 	buf      []byte
 	entries  []*raftpb.Entry
 	pool     []raftpb.Entry
@@ -112,9 +110,7 @@ func Open(dir string, cfg Config) (*Journal, error) {
 
 func open(dir string, cfg Config) (*Journal, error) {
 	cfg.MinFree = cmp.Or(cfg.MinFree, defaultMinFree)
-	if cfg.SnapshotEvery == 0 {
-		cfg.SnapshotEvery = defaultSnapshotEvery
-	}
+	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, defaultSnapshotEvery)
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
@@ -135,7 +131,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free, sums: newSums()}
+	j := &Journal{dir: dir, cfg: cfg, home: home, sums: newSums()}
 	if words := home.Words(); len(words) > 0 {
 		j.said, j.was = words[len(words)-1], word(0, tip.Sum{})
 	}
@@ -311,7 +307,6 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		}
 		j.keepSums(frames[:n])
 		j.wrote += int64(len(j.buf))
-		j.grew += int64(len(j.buf) + 64*n) // and what the log puts around each
 		j.last = frames[n-1]
 		j.last.Records = nil
 		frames = frames[n:]

@@ -251,7 +251,7 @@ func TestANearlyFullDiskTakesOnlyEnds(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	mustAppend(t, j, frame(1, 10))
-	j.free = func(string) (int64, error) { return 1 << 20, nil }
+	j.cfg.Free = func(string) (int64, error) { return 1 << 20, nil }
 	if j.HasRoom() {
 		t.Error("HasRoom on a full disk")
 	}
@@ -262,7 +262,7 @@ func TestANearlyFullDiskTakesOnlyEnds(t *testing.T) {
 	end.Records = []ledger.Record{ledger.NewVoid("j", ledger.Hold{Client: "ann", Round: 1}, "timeout",
 		[16]byte{9})}
 	mustAppend(t, j, end)
-	j.free = func(string) (int64, error) { return 1 << 30, nil }
+	j.cfg.Free = func(string) (int64, error) { return 1 << 30, nil }
 	mustAppend(t, j, frame(3, 10))
 }
 

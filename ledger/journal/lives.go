@@ -3,14 +3,12 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"souk/bus/life"
-	"souk/bus/regular"
 	"souk/bus/tip"
 )
 
@@ -47,59 +45,29 @@ type tail struct {
 	name string
 	file os.FileInfo
 	seq  uint64 // the last frame by then
-	off  int64  // where that begins in the segment; 0: it is not known
-	size int64  // of it there
-	crc  uint32 // the chain's value before it
 }
 
 // gone returns life.ErrReplaced if the last frame is not where it was written, or one since the last look is
 // not, as after a copy was put in the place of the files, or written into them. Else the tail is there then.
 func (j *Journal) gone(t *tail) error {
-	segment, end := filepath.Join(walDir(j.dir), t.name), j.last.Seq
-	if j.tail.name == "" || t.off > 0 && t.name == j.tail.name && t.follows(segment, j.grew, end, j.end) {
+	if j.tail.name == "" {
 		return nil
 	}
-	t.off, j.tail.off = 0, 0
-	var sum tip.Sum
-	r, err := ReaderAt(j.dir, j.tail.seq) // through all segments since, to their end
-	for err == nil {
-		var e Entry
-		if e, err = r.Next(); err == nil && e.Seq == end {
-			if sum = tip.SumOf(e.Data); e.Segment == segment {
-				t.off, t.size, t.crc = e.Offset, r.off-e.Offset, r.before
+	end, sum, err := uint64(0), tip.Sum{}, error(nil)
+	for e, failed := range entries(j.dir, j.tail.seq) { // through all segments since, to their end
+		if err = failed; err == nil {
+			if end = e.Seq; end == j.last.Seq {
+				sum = tip.SumOf(e.Data)
 			}
 		}
 	}
-	switch own := err == io.EOF && r.Frames == end && sum == j.end; {
-	case !own && (err == io.EOF || errors.Is(err, ErrDamaged) || errors.Is(err, os.ErrNotExist)):
-		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, t.name, end)
+	switch own := err == nil && end == j.last.Seq && sum == j.end; {
+	case !own && (err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, os.ErrNotExist)):
+		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, t.name, j.last.Seq)
 	case !own:
 		*t = j.tail // nobody can say
 	}
 	return nil
-}
-
-// follows reads a segment from where its tail was, at most so many bytes, and reports whether it goes on
-// without a gap to a frame of this number and checksum, and ends. The tail is there then.
-func (t *tail) follows(segment string, most int64, seq uint64, sum tip.Sum) bool {
-	f, err := regular.Open(segment, maxSegment)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	b := make([]byte, most+sector)
-	n, _ := f.ReadAt(b, t.off)
-	for b, at, crc := b[:n], t.off, t.crc; ; {
-		rec, gap := readRecord(b, at, crc)
-		if gap != nil {
-			return false
-		}
-		if e, ok := parseEntry(rec.data); !ok || e.Seq >= seq {
-			t.off, t.crc, t.size = at, crc, rec.size
-			return ok && e.Seq == seq && tip.SumOf(e.Data) == sum && allZero(b[rec.size:])
-		}
-		b, at, crc = b[rec.size:], at+rec.size, rec.crc
-	}
 }
 
 // held returns life.ErrReplaced if the journal's files are no longer those under their names, as after a copy
@@ -109,7 +77,7 @@ func (j *Journal) held() error {
 		return err
 	}
 	was := &j.tail
-	now := tail{seq: j.last.Seq, off: was.off, size: was.size, crc: was.crc}
+	now := tail{seq: j.last.Seq}
 	entries, err := os.ReadDir(walDir(j.dir)) // sorted by name, as segments are
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".wal") {
@@ -127,7 +95,7 @@ func (j *Journal) held() error {
 	case now.name > was.name, now.seq > was.seq, !now.file.ModTime().Equal(was.file.ModTime()):
 		err = j.gone(&now)
 	}
-	j.tail, j.grew = now, now.size
+	j.tail = now
 	return err
 }
 

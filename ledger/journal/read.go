@@ -30,7 +30,6 @@ type Reader struct {
 	off      int64  // of the next record in the segment
 	head     int    // records of the segment's head that were read
 	Sum      uint32 // of everything before
-	before   uint32 // that of the record read last
 	Frames   uint64 // frame read last
 	epoch    int64
 
@@ -203,7 +202,7 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	}
 	r.off += rec.size
-	r.before, r.Sum = r.Sum, rec.crc
+	r.Sum = rec.crc
 	if ok && len(r.witnesses) > 0 {
 		r.witnessed(e)
 	}

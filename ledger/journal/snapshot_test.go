@@ -326,7 +326,7 @@ func TestNoSnapshotOnANearlyFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	mustAppend(t, j, frame(1, 10))
-	j.free = func(string) (int64, error) { return defaultMinFree, nil }
+	j.cfg.Free = func(string) (int64, error) { return defaultMinFree, nil }
 	if err := j.Snapshot(nil, new(tally)); err == nil || len(snapshotFiles(dir)) > 0 {
 		t.Errorf("%v, %q", err, snapshotFiles(dir))
 	}

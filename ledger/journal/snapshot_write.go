@@ -116,7 +116,7 @@ func (j *Journal) write(stop <-chan struct{}, s *snapshot) error {
 	if size > maxSnapshot {
 		return fmt.Errorf("it would have %d bytes, want at most %d", size, maxSnapshot)
 	}
-	if free, err := j.free(j.dir); j.cfg.MinFree >= 0 && err == nil && free < j.cfg.MinFree+2*size {
+	if free, err := j.cfg.Free(j.dir); j.cfg.MinFree >= 0 && err == nil && free < j.cfg.MinFree+2*size {
 		return fmt.Errorf("it has %d MB, and %d MB are free: the journal needs those itself", size>>20,
 			free>>20)
 	}

@@ -13,7 +13,7 @@ func (j *Journal) Room() (free, needed int64) {
 	if j.cfg.MinFree < 0 {
 		return 0, 0
 	}
-	free, err := j.free(j.dir)
+	free, err := j.cfg.Free(j.dir)
 	if err != nil {
 		return 0, 0
 	}

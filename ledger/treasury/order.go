@@ -164,7 +164,7 @@ func (t *Treasury) remit(req *bus.FundsRequest, o *tip.Ordered) (question, done 
 		}
 		return true, false, t.dealt(req.Hub)
 	}
-	if done, err := t.before(req, o); done || err != nil {
+	if done, err := t.before(req.Hub, o); done || err != nil {
 		return false, done, err
 	}
 	return false, false, t.dealt(req.Hub)
@@ -187,14 +187,15 @@ func (t *Treasury) refund(req *bus.FundsRequest, o *tip.Ordered) (hub string, do
 		return "", false, refuse(bus.CodeBadRequest, "amount is 0: a refund is above 0")
 	}
 	o.Order.Month = "" // that of the payment
-	if done, err := t.before(req, o); done || err != nil {
+	if done, err := t.before(req.Hub, o); done || err != nil {
 		return hub, done, err
 	}
 	return hub, false, t.dealt(hub)
 }
 
-// before finds the order that has a reference already, and judges whether it is the same.
-func (t *Treasury) before(req *bus.FundsRequest, o *tip.Ordered) (done bool, err error) {
+// before finds the order that has a reference already, and judges whether it is the same, at a hub or, for "",
+// at any.
+func (t *Treasury) before(at string, o *tip.Ordered) (done bool, err error) {
 	ref := o.Order.Ref
 	if !ledger.ValidRef(ref) {
 		return false, refuse(bus.CodeBadRequest, "ref: %.80q is no reference: use 1 to 128 visible "+
@@ -204,7 +205,7 @@ func (t *Treasury) before(req *bus.FundsRequest, o *tip.Ordered) (done bool, err
 	if !ok {
 		return false, nil
 	}
-	if !sameOrder(&old, o) || req.Hub != "" && req.Hub != hub {
+	if !sameOrder(&old, o) || at != "" && at != hub {
 		return false, refuse(bus.CodeIDConflict, "reference %s is that of another %s: of %s %s", ref, o.Kind,
 			old.Amount,
 			concerns(&old, hub))
@@ -291,14 +292,10 @@ func (t *Treasury) ordered(l *look) {
 // judgeOrder says what became of an order; it is nil if it was made, as o says then.
 func (t *Treasury) judgeOrder(hub string, o *tip.Ordered, m *bus.RecallReply) error {
 	last := t.Book.LastOrder(hub)
-	if old, at, ok := t.Book.Ordered(o.Kind, o.Order.Ref); o.Kind != bus.OpDistribute && ok {
-		if at != hub || !sameOrder(&old, o) {
-			return refuse(bus.CodeIDConflict, "reference %s is that of another %s: of %s %s", o.Order.Ref,
-				o.Kind,
-				old.Amount, concerns(&old, at))
+	if o.Kind != bus.OpDistribute {
+		if done, err := t.before(hub, o); done || err != nil {
+			return err
 		}
-		*o = old
-		return nil
 	}
 	switch {
 	case last.Number >= o.Number && o.Kind == bus.OpDistribute && last.Number == o.Number && sameOrder(&last,

@@ -12,17 +12,15 @@ import (
 // there comes back to them, less what they had spent by the hub's last mark.
 func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 	hub := req.Hub
-	no := func(format string, args ...any) error { return refuse(bus.CodeBadRequest, format, args...) }
 	switch {
 	case t.Book.WrittenOff(hub):
 		t.answer(to, req, bus.FundsReply{Gone: t.Book.Balance(ledger.Lost(hub)), Lost: true})
 		return errLater
 	case !t.Book.Knows(hub):
-		return no("hub: the treasury never dealt with a hub %.80q: it has another name, which is that of "+
-			"its journal, or nobody has had money there yet", hub)
+		return t.dealt(hub)
 	case t.Book.Closed(hub):
-		return no("hub %s has ended, and has given back what clients had there: there is nothing to write "+
-			"off", hub)
+		return refuse(bus.CodeBadRequest, "hub %s has ended, and has given back what clients had there: there is "+
+			"nothing to write off", hub)
 	}
 	lives := t.lives(req)
 	if req.Sure && lives != nil {

@@ -95,9 +95,7 @@ type leading map[string]int64
 func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
-	s.mu.Lock()
-	all := s.t.Waits()
-	s.mu.Unlock()
+	all := s.waits()
 	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
 	var led []bus.KV
 	if err == nil && all {
