@@ -154,8 +154,8 @@ func (s *Store) noteKeys(n names, id string) error {
 	return writeFile(s.NotePath(id), []byte(log+"\n"+witness+"\n"))
 }
 
-// WitnessKey makes a key for cosignatures alone: its secret and its public text, as note.GenerateKey does for a
-// writer's.
+// WitnessKey makes a key for cosignatures alone: its secret and its public text, as note.GenerateKey does for
+// a writer's.
 func WitnessKey(rand io.Reader, name string) (witness, cosigns string, err error) {
 	seed, plain, err := note.GenerateKey(rand, name)
 	if err != nil {

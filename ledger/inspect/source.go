@@ -123,7 +123,8 @@ func (s *Source) Size() (bytes int64) {
 }
 
 // each calls f with the entries that a reader has, up to a frame, or, for 0, to the journal's present end.
-func (s *Source) each(ctx context.Context, r *journal.Reader, until uint64, f func(journal.Entry) error) error {
+func (s *Source) each(ctx context.Context, r *journal.Reader, until uint64,
+	f func(journal.Entry) error) error {
 	for until == 0 || r.Frames+1 < until {
 		e, err := r.Next()
 		if err == io.EOF {

@@ -263,8 +263,8 @@ func (r *Reader) damage(found string) error {
 	return &Damage{Segment: r.segs[r.cur].path, Offset: r.off, After: r.Frames, Found: found}
 }
 
-// entries yields what the journal in dir has from a frame on, to the end of what is written by now; an error is
-// the last.
+// entries yields what the journal in dir has from a frame on, to the end of what is written by now; an error
+// is the last.
 func entries(dir string, seq uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r, err := ReaderAt(dir, seq)

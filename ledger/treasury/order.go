@@ -193,8 +193,8 @@ func (t *Treasury) refund(req *bus.FundsRequest, o *tip.Ordered) (hub string, do
 	return hub, false, t.dealt(hub)
 }
 
-// before finds the order that has a reference already, and judges whether it is the same, at a hub or, for "",
-// at any.
+// before finds the order that has a reference already, and judges whether it is the same, at a hub or, for
+// "", at any.
 func (t *Treasury) before(at string, o *tip.Ordered) (done bool, err error) {
 	ref := o.Order.Ref
 	if !ledger.ValidRef(ref) {
