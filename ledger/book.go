@@ -47,7 +47,6 @@ type Book struct {
 	classes  map[string]*class             // hub: epochs by class
 	tariffs  []market.Tariff               // in force, by class
 	usual    Usual                         // hub: what tasks cost
-	paid     []paid                        // what it takes in once the records stand
 	rates    market.Rates                  // hub: what slots cost
 	uses     map[string]*uses              // hub: what tasks came to, by client
 	refs     map[string]*made              // of orders, and of what was signed

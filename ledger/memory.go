@@ -50,7 +50,7 @@ type undo struct {
 }
 
 func (b *Book) rollback() {
-	b.paid, b.taught, b.fresh = b.paid[:0], b.taught[:0], b.fresh[:0]
+	b.taught, b.fresh = b.taught[:0], b.fresh[:0]
 	for _, u := range slices.Backward(b.undo) {
 		switch {
 		case u.account != nil:
@@ -71,15 +71,16 @@ func (b *Book) rollback() {
 // forget drops what is beyond the bounds of memory. It cannot be undone, so it comes last.
 func (b *Book) forget() {
 	b.undo = b.undo[:0]
-	for _, p := range b.paid {
-		b.usual.learn(p.client, p.card)
-	}
 	if len(b.fresh) > 0 {
+		for i := range b.fresh {
+			if u := &b.fresh[i]; u.counts {
+				b.usual.learn(u.client, u.card)
+			}
+		}
 		b.used = append(b.used, b.fresh...)
 		clear(b.fresh)
 		b.fresh = b.fresh[:0]
 	}
-	b.paid = b.paid[:0]
 	for at, r := range b.taught {
 		b.rates.Learn(&r.Round, &r.Outcome, &r.Ground)
 		for i := range min(len(r.Ground.Loads), len(r.Round.Agents)) { // of each agent

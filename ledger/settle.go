@@ -132,10 +132,9 @@ func (b *Book) applyEnd(r *Record) error {
 		return err
 	}
 	if c := r.Capture; c != nil && !b.bare {
-		if card, counts := cardOf(h, c); counts {
-			b.paid = append(b.paid, paid{h.Client, card})
-		}
-		b.fresh = append(b.fresh, useBy(h, c))
+		u := useBy(h, c)
+		u.card, u.counts = cardOf(h, c)
+		b.fresh = append(b.fresh, u)
 	}
 	delete(b.open, k)
 	b.justEnded = h

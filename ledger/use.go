@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus/tip"
+	"souk/market"
 )
 
 // What clients' tasks came to is summed up by day, key, model and tags, so that each can be told. Every
@@ -34,11 +35,13 @@ type useOf struct {
 type used struct {
 	client string
 	use    tip.Use
+	card   market.Credits // for [Usual], where it counts
+	counts bool
 }
 
 // useBy returns what a capture adds.
 func useBy(h *Hold, c *Capture) used {
-	return used{h.Client, tip.Use{Key: h.Key, Model: h.Model, Tags: h.Tags, Tasks: 1,
+	return used{client: h.Client, use: tip.Use{Key: h.Key, Model: h.Model, Tags: h.Tags, Tasks: 1,
 		Prompt: int64(c.Usage.Prompt), Cached: int64(c.Usage.Cached), Output: int64(c.Usage.Output),
 		Cost: c.Cost, Paid: c.Cost + h.Due(c)}}
 }
@@ -46,7 +49,7 @@ func useBy(h *Hold, c *Capture) used {
 // backBy returns what a refund takes back, in the journal of the hub that makes it.
 func backBy(t *Transfer) used {
 	c := t.Order.Capture
-	return used{t.Client, tip.Use{Key: c.APIKey, Model: c.Model, Tags: c.Tags, Refunded: t.Amount}}
+	return used{client: t.Client, use: tip.Use{Key: c.APIKey, Model: c.Model, Tags: c.Tags, Refunded: t.Amount}}
 }
 
 // tally sums up the captures of a frame that is whole.

@@ -56,8 +56,8 @@ func TestUsesAreBounded(t *testing.T) {
 	b := NewBook()
 	one := func(day int64, client, key, tags string) {
 		b.head.Time = day * int64(24*time.Hour)
-		b.used = append(b.used, used{client, tip.Use{Key: key, Model: "m", Tags: tags, Tasks: 1, Cost: 1,
-			Paid: 2}})
+		b.used = append(b.used, used{client: client, use: tip.Use{Key: key, Model: "m", Tags: tags,
+			Tasks: 1, Cost: 1, Paid: 2}})
 		b.tally()
 	}
 	paid := func(client, key string, from int64) (sum market.Credits, sums int, since int64) {

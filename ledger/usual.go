@@ -33,12 +33,6 @@ const (
 	usualStep    = 4 // what is said follows where it is off by one part in so many
 )
 
-// paid is a capture that is yet to be taken in.
-type paid struct {
-	client string
-	card   market.Credits
-}
-
 // cardOf returns the cost of a captured task with nothing cached. A task that may answer with one token does
 // not count: hubs send such to put prompts on engines.
 func cardOf(h *Hold, c *Capture) (card market.Credits, counts bool) {

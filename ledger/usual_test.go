@@ -67,13 +67,13 @@ func TestTheUsualIsOfWhatStands(t *testing.T) {
 		}
 	}
 	b := NewBook()
-	b.paid = append(b.paid, paid{"ann", 5})
+	b.fresh = append(b.fresh, used{client: "ann", card: 5, counts: true})
 	b.rollback()
 	b.forget()
 	if b.Usual() != 0 {
 		t.Errorf("usual is %s after a rollback", b.Usual())
 	}
-	b.paid = append(b.paid, paid{"ann", 5})
+	b.fresh = append(b.fresh, used{client: "ann", card: 5, counts: true})
 	b.forget()
 	if b.Usual() != 5 {
 		t.Errorf("usual is %s, want 5 nano-credits", b.Usual())

@@ -1,8 +1,6 @@
 package treasury
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"souk/bus"
@@ -66,11 +64,9 @@ func (t *Treasury) told(l *look) {
 	reply, room := bus.FundsReply{}, mostUses
 	for i := range l.poll.hubs {
 		g := &l.poll.hubs[i]
-		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain,
+		w := t.heard[g.hub]
+		h := bus.HubFunds{Hub: g.hub, Domain: w.domain, HeardMS: max(0, w.at.UnixMilli()),
 			Allotted: t.Book.Allotted(l.req.Client, g.hub)}
-		if w, ok := t.heard[g.hub]; ok {
-			h.HeardMS = max(0, w.at.UnixMilli())
-		}
 		if m := g.reply; m != nil {
 			h.Avail, h.Held, h.Reserved, h.AtMS = m.Avail, m.Held, m.Reserved, max(0, g.at.UnixMilli())
 			h.Uses, h.Since = m.Uses, m.Since
@@ -83,7 +79,6 @@ func (t *Treasury) told(l *look) {
 		}
 		reply.Hubs = append(reply.Hubs, h)
 	}
-	slices.SortFunc(reply.Hubs, func(a, b bus.HubFunds) int { return cmp.Compare(a.Hub, b.Hub) })
 	reply.Hubs = reply.Hubs[:min(len(reply.Hubs), maxTold)]
 	t.answer(l.to, &l.req, reply)
 }
@@ -96,11 +91,9 @@ func (t *Treasury) sums() (r bus.FundsReply) {
 		if t.Book.Closed(hub) || hub == t.cfg.Journal {
 			continue
 		}
-		h := bus.HubFunds{Hub: hub, Domain: t.heard[hub].domain,
+		w := t.heard[hub]
+		h := bus.HubFunds{Hub: hub, Domain: w.domain, HeardMS: max(0, w.at.UnixMilli()),
 			Allotted: t.Book.Balance(ledger.Clearing(hub))}
-		if w, ok := t.heard[hub]; ok {
-			h.HeardMS = max(0, w.at.UnixMilli())
-		}
 		r.Allotted += h.Allotted
 		if len(r.Hubs) < maxTold {
 			r.Hubs = append(r.Hubs, h)

@@ -357,7 +357,6 @@ func (t *Treasury) there(r *poll) (reply bus.FundsReply) {
 		}
 		reply.Hubs = append(reply.Hubs, h)
 	}
-	slices.SortFunc(reply.Hubs, func(a, b bus.HubFunds) int { return cmp.Compare(a.Hub, b.Hub) })
 	reply.Hubs = reply.Hubs[:min(len(reply.Hubs), maxTold)]
 	return reply
 }

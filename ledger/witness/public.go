@@ -11,21 +11,19 @@ import (
 	"souk/ledger/checkpoint"
 )
 
-// Public is a witness that the policy names with a URL, where it is asked as C2SP's tlog-witness has it.
-type Public struct{ Name, URL string }
-
-// Public lists those that there are.
-func (p *Party) Public() (all []Public) {
+// Public lists the witnesses that the policy names with a URL, where each is asked as C2SP's tlog-witness has
+// it.
+func (p *Party) Public() (all []checkpoint.Witness) {
 	for _, w := range p.policy.Witnesses {
 		if w.URL != "" && w.Key.Name() != p.Origin {
-			all = append(all, Public{w.Name, w.URL})
+			all = append(all, w)
 		}
 	}
 	return all
 }
 
 // Submit returns the request that has a public witness cosign the last checkpoint; nil where it has.
-func (p *Party) Submit(w Public) ([]byte, error) {
+func (p *Party) Submit(w checkpoint.Witness) ([]byte, error) {
 	if p.note == nil || p.Doubt != "" || p.held[w.Name] >= p.last.Size {
 		return nil, nil
 	}
@@ -42,7 +40,7 @@ func (p *Party) Submit(w Public) ([]byte, error) {
 }
 
 // Conflict takes in that a public witness has cosigned a checkpoint of another size last than it was told of.
-func (p *Party) Conflict(w Public, size int64) error {
+func (p *Party) Conflict(w checkpoint.Witness, size int64) error {
 	if size < 0 || size > p.last.Size {
 		return fmt.Errorf("witness %s says that it has cosigned %d records of %s, which has signed %d", w.Name, size,
 			p.Origin, p.last.Size)
@@ -56,17 +54,13 @@ func (p *Party) Conflict(w Public, size int64) error {
 
 // Answered takes in the lines by which a public witness cosigned what Submit returned, and returns the
 // checkpoint to be kept.
-func (p *Party) Answered(w Public, submitted, lines []byte) ([]byte, error) {
+func (p *Party) Answered(w checkpoint.Witness, submitted, lines []byte) ([]byte, error) {
 	_, signed, ok := strings.Cut(string(submitted), "\n\n")
 	if !ok || len(lines) == 0 || len(lines) > maxNote {
 		return nil, errors.New("the answer has no signature, or too many")
 	}
-	i := slices.IndexFunc(p.policy.Witnesses, func(x checkpoint.Witness) bool { return x.Name == w.Name })
-	if i < 0 {
-		return nil, fmt.Errorf("the policy names no witness %s any more", w.Name)
-	}
 	whole := append([]byte(signed), lines...)
-	sigs, err := checkpoint.Open(whole, p.policy.Witnesses[i].Key)
+	sigs, err := checkpoint.Open(whole, w.Key)
 	if err == nil && len(sigs) == 0 {
 		err = checkpoint.ErrUnproven
 	}

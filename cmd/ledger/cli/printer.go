@@ -4,11 +4,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"time"
 
 	"souk/cmd/console"
 	"souk/ledger"
-	"souk/market"
 )
 
 // printer writes records one after another.
@@ -34,22 +32,17 @@ func newPrinter(w io.Writer, format, unit string) *printer {
 
 // view is a record as JSON.
 type view struct {
-	Journal string `json:"journal"`
-	Seq     uint64 `json:"seq"`
-	Epoch   int64  `json:"epoch"`
-	Time    string `json:"time"`
-	Kind    string `json:"kind"`
-	ID      string `json:"id"`
-	Salt    string `json:"salt,omitempty"`
-	Legs    []leg  `json:"legs"`
-	Content any    `json:"content,omitempty"`
+	Journal string           `json:"journal"`
+	Seq     uint64           `json:"seq"`
+	Epoch   int64            `json:"epoch"`
+	Time    string           `json:"time"`
+	Kind    string           `json:"kind"`
+	ID      string           `json:"id"`
+	Salt    string           `json:"salt,omitempty"`
+	Legs    []ledger.Balance `json:"legs"`
+	Content any              `json:"content,omitempty"`
 	*about
 	Currency string `json:"currency,omitempty"`
-}
-
-type leg struct {
-	Account string         `json:"account"`
-	Amount  market.Credits `json:"amount"`
 }
 
 // print writes a record; what it is about is said in exports alone, and else nil.
@@ -91,9 +84,9 @@ func (p *printer) write(v view, at int64, legs []ledger.Leg) {
 		}
 		return
 	}
-	v.Time, v.Legs, v.Currency = time.Unix(0, at).UTC().Format(time.RFC3339Nano), []leg{}, p.unit
+	v.Time, v.Legs, v.Currency = exact(at), []ledger.Balance{}, p.unit
 	for _, l := range legs {
-		v.Legs = append(v.Legs, leg(l))
+		v.Legs = append(v.Legs, ledger.Balance(l))
 	}
 	if p.format == "json" {
 		fmt.Fprint(p.w, [...]string{"[\n", ",\n"}[min(p.n-1, 1)])

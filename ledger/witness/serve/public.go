@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"souk/ledger/witness"
+	"souk/ledger/checkpoint"
 )
 
 // Public witnesses are asked one by one each, beside everything else: one that is silent delays what only it
@@ -59,7 +59,7 @@ func (k *Keeper) submit(ctx context.Context) {
 }
 
 // submitTo asks one witness, once more at once where it has cosigned another size than was thought.
-func (k *Keeper) submitTo(ctx context.Context, w witness.Public, a *asking) {
+func (k *Keeper) submitTo(ctx context.Context, w checkpoint.Witness, a *asking) {
 	again, err := k.once(ctx, w)
 	if err == nil && again {
 		_, err = k.once(ctx, w)
@@ -77,7 +77,7 @@ func (k *Keeper) submitTo(ctx context.Context, w witness.Public, a *asking) {
 }
 
 // once asks a witness. again says that it wants a proof from another size on.
-func (k *Keeper) once(ctx context.Context, w witness.Public) (again bool, err error) {
+func (k *Keeper) once(ctx context.Context, w checkpoint.Witness) (again bool, err error) {
 	k.mu.Lock()
 	body, err := k.party.Submit(w)
 	k.mu.Unlock()
