@@ -49,7 +49,8 @@ func useBy(h *Hold, c *Capture) used {
 // backBy returns what a refund takes back, in the journal of the hub that makes it.
 func backBy(t *Transfer) used {
 	c := t.Order.Capture
-	return used{client: t.Client, use: tip.Use{Key: c.APIKey, Model: c.Model, Tags: c.Tags, Refunded: t.Amount}}
+	return used{client: t.Client, use: tip.Use{Key: c.APIKey, Model: c.Model, Tags: c.Tags,
+		Refunded: t.Amount}}
 }
 
 // tally sums up the captures of a frame that is whole.
