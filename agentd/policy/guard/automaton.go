@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"regexp/syntax"
@@ -10,61 +9,67 @@ import (
 	"unicode/utf8"
 )
 
-// automaton reads a text once, rune by rune, and finds where one of its patterns has a match: a table that is
-// made whole when the patterns are read, so that a rune costs a look-up and no text is read twice. Matches
-// may begin anywhere.
+// automaton reads a text once, rune by rune, and finds where one of its patterns has a match: by the
+// instructions of all of them, at which matches are under way side by side. Matches may begin anywhere.
 type automaton struct {
-	prog  []*syntax.Prog
-	first []int // of each pattern, the number of its first instruction among those of all
-
-	low   [utf8.RuneSelf]uint16 // the class of each ASCII character
-	cuts  []rune                // where a class of the others begins
-	width int                   // classes
-
-	next   []int32 // by state and class
-	states []state
-	most   int // bytes of the longest match
+	insts []syntax.Inst // of all patterns; the Arg of an InstMatch is its pattern
+	// which of them want the first rune of a match: where no word begins or ends, and where one does
+	begins [2][]uint32
 }
 
-// state is a state of the automaton: the patterns that match here, or may be partly matched.
-type state struct {
-	found uint64 // patterns of which a match has just ended
-	ends  uint64 // beside them, those of which one ends here if the text does
-	quiet bool   // no match is under way
+// threads are the matches under way in a text.
+type threads struct {
+	at    []uint32 // instructions behind the last rune
+	word  bool     // that is part of a word
+	found uint64   // patterns of which a match has just ended, or is now known to have ended before that rune
+
+	open, stack, seen []uint32 // scratch
+	round             uint32   // that seen is of
 }
 
 // Bounds of what patterns may be.
 const (
 	MaxPatterns = 64
-	MaxPattern  = 256  // bytes
-	MaxMatch    = 1024 // bytes of the longest match of a pattern: as much of an answer may be held back
-	maxTable    = 1 << 19
+	MaxPattern  = 256     // bytes
+	MaxMatch    = 1024    // bytes of the longest match of a pattern: as much of an answer may be held back
+	maxInsts    = 1 << 13 // as many may be under way at each rune
 )
 
-var errTable = errors.New("together the patterns need too large a table: write shorter repetitions, " +
-	"or fewer patterns")
+var errLong = errors.New("together the patterns are too long: write shorter repetitions, or fewer patterns")
 
 // compile makes the automaton of patterns, whose positions are the bits of what it finds.
 func compile(patterns []string) (*automaton, error) {
 	a := &automaton{}
+	var starts []uint32
 	for i, p := range patterns {
 		re, err := parse(p)
 		if err != nil {
 			return nil, err
 		}
-		a.most = max(a.most, longest(re))
 		prog, err := syntax.Compile(re.Simplify())
 		if err != nil {
 			return nil, err
 		}
-		from := 0
-		if i > 0 {
-			from = a.first[i-1] + len(a.prog[i-1].Inst)
+		from := uint32(len(a.insts))
+		starts = append(starts, from+uint32(prog.Start))
+		for _, in := range prog.Inst {
+			switch in.Out += from; in.Op {
+			case syntax.InstAlt, syntax.InstAltMatch:
+				in.Arg += from
+			case syntax.InstMatch:
+				in.Arg = uint32(i)
+			}
+			a.insts = append(a.insts, in)
 		}
-		a.prog, a.first = append(a.prog, prog), append(a.first, from)
 	}
-	a.classes()
-	return a, a.build()
+	if len(a.insts) > maxInsts {
+		return nil, errLong
+	}
+	for edge := range a.begins {
+		t := threads{at: starts}
+		a.begins[edge], _ = a.reach(&t, true, edge == 1)
+	}
+	return a, nil
 }
 
 // parse reads a pattern, and refuses what a stream cannot be searched for.
@@ -169,175 +174,73 @@ func matchesNothing(re *syntax.Regexp) bool {
 	return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !matchesNothing(sub) })
 }
 
-// classes sorts runes into classes of which no pattern tells one from another.
-func (a *automaton) classes() {
-	cuts := []rune{0, '0', '9' + 1, 'A', 'Z' + 1, '_', '_' + 1, 'a', 'z' + 1, '\n', '\n' + 1, utf8.RuneSelf}
-	for _, p := range a.prog {
-		for i := range p.Inst {
-			in := &p.Inst[i]
-			switch {
-			case in.Op == syntax.InstRune1 || in.Op == syntax.InstRune && len(in.Rune) == 1:
-				r := in.Rune[0]
-				cuts = append(cuts, r, r+1)
-				for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-					cuts = append(cuts, o, o+1)
-				}
-			case in.Op == syntax.InstRune:
-				for i := 0; i < len(in.Rune); i += 2 {
-					cuts = append(cuts, in.Rune[i], in.Rune[i+1]+1)
-				}
+// step reads a rune.
+func (a *automaton) step(t *threads, r rune) {
+	word, edge := syntax.IsWordChar(r), 0
+	if word != t.word {
+		edge = 1
+	}
+	open, late := a.reach(t, true, edge == 1)
+	late &^= t.found
+	t.at, t.word = t.at[:0], word
+	for _, list := range [...][]uint32{open, a.begins[edge]} {
+		for _, i := range list {
+			if in := &a.insts[i]; in.MatchRune(r) {
+				t.at = append(t.at, in.Out)
 			}
 		}
 	}
-	slices.Sort(cuts)
-	a.cuts = slices.Compact(cuts)
-	a.width = len(a.cuts)
-	for r := range a.low {
-		a.low[r] = uint16(a.search(rune(r)))
+	_, now := a.reach(t, false, false)
+	t.found = late | now
+}
+
+// ends returns the patterns of which a match ends if the text does.
+func (a *automaton) ends(t *threads) uint64 {
+	_, found := a.reach(t, true, t.word)
+	return found &^ t.found
+}
+
+// reach follows what takes no rune, from the matches under way: open are the instructions that want a rune,
+// found the patterns of which a match has ended. edge says whether a word begins or ends here. Where that is
+// not known, what wants to know it is not followed.
+func (a *automaton) reach(t *threads, known, edge bool) (open []uint32, found uint64) {
+	if len(t.at) == 0 {
+		return nil, 0
 	}
-}
-
-func (a *automaton) search(r rune) int {
-	i, found := slices.BinarySearch(a.cuts, r)
-	if !found {
-		i--
+	if t.seen == nil {
+		t.seen = make([]uint32, len(a.insts))
 	}
-	return i
-}
-
-func (a *automaton) class(r rune) int {
-	if r < utf8.RuneSelf {
-		return int(a.low[r])
+	if t.round++; t.round == 0 {
+		clear(t.seen)
+		t.round = 1
 	}
-	return a.search(r)
-}
-
-// step is the state after a rune.
-func (a *automaton) step(s int32, r rune) int32 { return a.next[int(s)*a.width+a.class(r)] }
-
-// threads are the instructions at which matches under way are, before what follows is known.
-type threads struct {
-	at    []int32
-	word  bool   // what came last is part of a word
-	found uint64 // matches that end at a boundary, which the rune after it showed
-}
-
-func (t *threads) key() string {
-	b := binary.LittleEndian.AppendUint64(nil, t.found)
-	b = append(b, byte(btoi(t.word)))
-	for _, i := range t.at {
-		b = binary.LittleEndian.AppendUint32(b, uint32(i))
+	holds := syntax.EmptyNoWordBoundary
+	if edge {
+		holds = syntax.EmptyWordBoundary
 	}
-	return string(b)
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// build makes all states that a text can lead to.
-func (a *automaton) build() error {
-	known := map[string]int32{}
-	var all []threads
-	add := func(t threads) int32 {
-		key := t.key()
-		if i, ok := known[key]; ok {
-			return i
+	t.open, t.stack = t.open[:0], append(t.stack[:0], t.at...)
+	for len(t.stack) > 0 {
+		i := t.stack[len(t.stack)-1]
+		t.stack = t.stack[:len(t.stack)-1]
+		if t.seen[i] == t.round {
+			continue
 		}
-		i := int32(len(all))
-		known[key], all = i, append(all, t)
-		_, now := a.reach(&t, 0, false)
-		_, end := a.reach(&t, boundary(t.word, false), true)
-		a.states = append(a.states, state{found: t.found | now, ends: end, quiet: len(t.at) == 0})
-		return i
-	}
-	add(threads{})
-	for i := 0; i < len(all); i++ {
-		if (i+1)*a.width > maxTable {
-			return errTable
-		}
-		var open [2][]int32 // before a rune that is no part of a word, and before one that is
-		var found [2]uint64
-		for word := range open {
-			t := all[i]
-			open[word], found[word] = a.reach(&t, boundary(t.word, word == 1), true)
-		}
-		for _, r := range a.cuts {
-			word := syntax.IsWordChar(r)
-			next := threads{word: word, found: found[btoi(word)] &^ a.states[i].found}
-			for _, at := range open[btoi(word)] {
-				if in, from := a.inst(at); in.MatchRune(r) {
-					next.at = append(next.at, from+int32(in.Out))
-				}
-			}
-			slices.Sort(next.at)
-			next.at = slices.Compact(next.at)
-			a.next = append(a.next, add(next))
-		}
-	}
-	a.prog, a.first = nil, nil
-	return nil
-}
-
-// boundary returns the conditions that hold between two runes, each of which may be part of a word.
-func boundary(before, after bool) syntax.EmptyOp {
-	if before != after {
-		return syntax.EmptyWordBoundary
-	}
-	return syntax.EmptyNoWordBoundary
-}
-
-// inst is an instruction by its number among all, and the number of the first of its pattern.
-func (a *automaton) inst(at int32) (*syntax.Inst, int32) {
-	p := a.pattern(at)
-	return &a.prog[p].Inst[int(at)-a.first[p]], int32(a.first[p])
-}
-
-func (a *automaton) pattern(at int32) int {
-	i, found := slices.BinarySearch(a.first, int(at))
-	if !found {
-		i--
-	}
-	return i
-}
-
-// reach follows what takes no rune, where that holds between the last rune and the next: open are the
-// instructions that want a rune, found the patterns of which a match has ended. Where the next rune is not
-// known, what wants to know it is not followed. A match may begin here.
-func (a *automaton) reach(t *threads, holds syntax.EmptyOp, known bool) (open []int32, found uint64) {
-	seen := map[int32]bool{}
-	var follow func(at int32)
-	follow = func(at int32) {
-		if seen[at] {
-			return
-		}
-		seen[at] = true
-		in, from := a.inst(at)
-		switch in.Op {
+		t.seen[i] = t.round
+		switch in := &a.insts[i]; in.Op {
 		case syntax.InstAlt, syntax.InstAltMatch:
-			follow(from + int32(in.Out))
-			follow(from + int32(in.Arg))
+			t.stack = append(t.stack, in.Arg, in.Out)
 		case syntax.InstCapture, syntax.InstNop:
-			follow(from + int32(in.Out))
+			t.stack = append(t.stack, in.Out)
 		case syntax.InstEmptyWidth:
 			if known && syntax.EmptyOp(in.Arg)&^holds == 0 {
-				follow(from + int32(in.Out))
+				t.stack = append(t.stack, in.Out)
 			}
 		case syntax.InstMatch:
-			found |= 1 << a.pattern(at)
+			found |= 1 << in.Arg
 		case syntax.InstFail:
 		default:
-			open = append(open, at)
+			t.open = append(t.open, i)
 		}
 	}
-	for _, at := range t.at {
-		follow(at)
-	}
-	for p, prog := range a.prog {
-		follow(int32(a.first[p] + prog.Start))
-	}
-	return open, found
+	return t.open, found
 }

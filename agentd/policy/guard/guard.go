@@ -68,23 +68,23 @@ func Faults(all []Pattern) (errs []error) {
 type Guard struct {
 	policy.Silent
 	patterns []Pattern
-	after    []*regexp.Regexp // each as it is after a rune that is no part of it, as its first group
-	domains  map[string]*pair // that patterns name
-	others   *pair            // of all other domains
+	after    []*regexp.Regexp   // each as it is after a rune that is no part of it, as its first group
+	domains  map[string]*search // that patterns name
+	others   *search            // of all other domains
 }
 
-// pair holds a domain's searches: for patterns that cut an answer, and for those that flag it.
-type pair struct{ cut, flag *search }
-
-// search is an automaton, and which of all patterns each of its own is.
+// search looks for the patterns of a domain, first those that cut an answer.
 type search struct {
 	*automaton
-	of []int
+	of   []int  // which of all patterns each is
+	cuts uint64 // those that cut
+	cut  uint32 // instructions of these
+	most int    // bytes of their longest match
 }
 
-// New makes the tables of patterns that are valid.
+// New makes the searches for patterns that are valid.
 func New(all []Pattern) (*Guard, error) {
-	g := &Guard{patterns: all, domains: map[string]*pair{}}
+	g := &Guard{patterns: all, domains: map[string]*search{}}
 	for _, p := range all {
 		after, err := regexp.Compile(`\A(?s:.)(?s:.*?)(` + p.Pattern + `)`)
 		if err != nil {
@@ -96,40 +96,45 @@ func New(all []Pattern) (*Guard, error) {
 		}
 	}
 	var err error
-	if g.others, err = g.pair(""); err != nil {
+	if g.others, err = g.search(""); err != nil {
 		return nil, err
 	}
 	for d := range g.domains {
-		if g.domains[d], err = g.pair(d); err != nil {
+		if g.domains[d], err = g.search(d); err != nil {
 			return nil, err
 		}
 	}
 	return g, nil
 }
 
-func (g *Guard) pair(domain string) (_ *pair, err error) {
-	p := &pair{}
-	if p.cut, err = g.search(domain, Cut); err == nil {
-		p.flag, err = g.search(domain, Flag)
-	}
-	return p, err
-}
-
-// search builds the search for a domain's patterns with an action; nil if there are none.
-func (g *Guard) search(domain, action string) (*search, error) {
-	s := &search{}
+// search builds the search for a domain's patterns; nil if there are none.
+func (g *Guard) search(domain string) (s *search, err error) {
+	s = &search{}
 	var texts []string
-	for i, p := range g.patterns {
-		if p.Action == action && (len(p.Domains) == 0 || slices.Contains(p.Domains, domain)) {
-			s.of, texts = append(s.of, i), append(texts, p.Pattern)
+	for _, action := range []string{Cut, Flag} {
+		for i, p := range g.patterns {
+			if p.Action == action && (len(p.Domains) == 0 || slices.Contains(p.Domains, domain)) {
+				s.of, texts = append(s.of, i), append(texts, p.Pattern)
+			}
+		}
+		if len(texts) == 0 {
+			continue
+		}
+		if s.automaton, err = compile(texts); err != nil {
+			return nil, err
+		}
+		if action == Cut {
+			s.cuts, s.cut = 1<<len(texts)-1, uint32(len(s.insts))
+			for _, p := range texts {
+				re, _ := parse(p)
+				s.most = max(s.most, longest(re))
+			}
 		}
 	}
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	var err error
-	s.automaton, err = compile(texts)
-	return s, err
+	return s, nil
 }
 
 // Observe implements policy.Policy: nothing is learned from what becomes of tasks.
@@ -149,14 +154,14 @@ const (
 // Look follows one answer while it is streamed.
 type Look struct {
 	guard  *Guard
-	pair   *pair
+	search *search
 	lanes  [Lanes]lane
 	caught uint64 // patterns that it has matched
 }
 
 // lane holds the state of the search in one text of an answer.
 type lane struct {
-	cut, flag int32
+	threads
 	// what was read last and may be the beginning of a match that cuts, after a rune before it: a new line,
 	// where there is none
 	tail   []byte
@@ -167,14 +172,14 @@ func newLane() lane { return lane{tail: []byte("\n"), before: 1} }
 
 // Begin looks at an answer of a domain; nil if there is nothing to look for.
 func (g *Guard) Begin(domain string) *Look {
-	p := g.others
+	s := g.others
 	if own, ok := g.domains[domain]; ok {
-		p = own
+		s = own
 	}
-	if p.cut == nil && p.flag == nil {
+	if s == nil {
 		return nil
 	}
-	l := &Look{guard: g, pair: p}
+	l := &Look{guard: g, search: s}
 	for i := range l.lanes {
 		l.lanes[i] = newLane()
 	}
@@ -185,20 +190,15 @@ func (g *Guard) Begin(domain string) *Look {
 // cuts. If a match was found, cut is true and held counts from its beginning.
 func (l *Look) Add(of Lane, text string) (held int, cut bool) {
 	x := &l.lanes[of]
-	l.flag(x, text)
-	s := l.pair.cut
-	if s == nil {
-		return 0, false
-	}
 	for i, r := range text {
-		x.cut = s.step(x.cut, r)
-		st := &s.states[x.cut]
-		if st.found != 0 {
-			x.tail = append(x.tail, text[:i+runeLen(text[i:])]...)
-			return l.from(x, st.found) + len(text) - i - runeLen(text[i:]), true
+		l.search.step(&x.threads, r)
+		if cuts := l.note(x.found); cuts != 0 {
+			end := i + runeLen(text[i:])
+			x.tail = append(x.tail, text[:end]...)
+			return l.from(x, cuts) + len(text) - end, true
 		}
 	}
-	x.keep(text, s)
+	x.keep(text, l.search)
 	return len(x.tail) - x.before, false
 }
 
@@ -211,9 +211,9 @@ func runeLen(s string) int {
 // keep remembers the end of what was read, as far as it may begin a match.
 func (x *lane) keep(text string, s *search) {
 	x.tail = append(x.tail, text...)
-	n := s.most
-	if s.states[x.cut].quiet {
-		n = 0
+	n := 0
+	if slices.ContainsFunc(x.at, func(i uint32) bool { return i < s.cut }) { // a match that cuts is under way
+		n = s.most
 	}
 	from := max(x.before, len(x.tail)-n)
 	for from < len(x.tail) && !utf8.RuneStart(x.tail[from]) {
@@ -223,12 +223,10 @@ func (x *lane) keep(text string, s *search) {
 	x.tail = append(x.tail[:0], x.tail[from-x.before:]...)
 }
 
-// from says how many bytes ago a match begins that ends here, and notes whose it is.
-func (l *Look) from(x *lane, found uint64) (bytes int) {
-	s := l.pair.cut
-	for ; found != 0; found &= found - 1 {
-		i := s.of[bits.TrailingZeros64(found)]
-		l.caught |= 1 << i
+// from says how many bytes ago a match begins that ends here.
+func (l *Look) from(x *lane, cuts uint64) (bytes int) {
+	for ; cuts != 0; cuts &= cuts - 1 {
+		i := l.search.of[bits.TrailingZeros64(cuts)]
 		if at := l.guard.after[i].FindSubmatchIndex(x.tail); at != nil {
 			bytes = max(bytes, len(x.tail)-at[2])
 		}
@@ -236,23 +234,12 @@ func (l *Look) from(x *lane, found uint64) (bytes int) {
 	return bytes
 }
 
-func (l *Look) flag(x *lane, text string) {
-	s := l.pair.flag
-	if s == nil {
-		return
+// note takes in which patterns were found, and returns those that cut.
+func (l *Look) note(found uint64) (cuts uint64) {
+	for left := found; left != 0; left &= left - 1 {
+		l.caught |= 1 << l.search.of[bits.TrailingZeros64(left)]
 	}
-	for _, r := range text {
-		x.flag = s.step(x.flag, r)
-		if found := s.states[x.flag].found; found != 0 {
-			l.note(s, found)
-		}
-	}
-}
-
-func (l *Look) note(s *search, found uint64) {
-	for ; found != 0; found &= found - 1 {
-		l.caught |= 1 << s.of[bits.TrailingZeros64(found)]
-	}
+	return found & l.search.cuts
 }
 
 // End says that this text of the lane has no more: a match may end with it. As of Add. What is added after
@@ -260,13 +247,8 @@ func (l *Look) note(s *search, found uint64) {
 func (l *Look) End(of Lane) (held int, cut bool) {
 	x := &l.lanes[of]
 	defer func() { *x = newLane() }()
-	if s := l.pair.flag; s != nil {
-		l.note(s, s.states[x.flag].ends)
-	}
-	if s := l.pair.cut; s != nil {
-		if ends := s.states[x.cut].ends; ends != 0 {
-			return l.from(x, ends), true
-		}
+	if cuts := l.note(l.search.ends(&x.threads)); cuts != 0 {
+		return l.from(x, cuts), true
 	}
 	return 0, false
 }
