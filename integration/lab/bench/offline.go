@@ -79,7 +79,10 @@ func auditBars(ctx context.Context, o Options) ([]Bar, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.Each(func(journal.Entry) error { return nil }); err != nil {
+		for err == nil {
+			_, err = r.Next()
+		}
+		if err != io.EOF {
 			return nil, err
 		}
 		frames += r.Frames
