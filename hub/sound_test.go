@@ -58,8 +58,8 @@ func (n *Node) Sound() error {
 			continue
 		}
 		x := n.Forecasts.Prefixes
-		kept := slices.Clone(x.Look(&t.Asks.Holders, &t.Msg.Prompt))
-		if now := x.Holders(nil, t.Msg.Prompt.Prefixes); !slices.Equal(kept, now) {
+		kept := slices.Clone(x.Look(&t.Asks.Held, &t.Msg.Prompt))
+		if now := x.Depths(nil, t.Msg.Prompt.Prefixes); !slices.Equal(kept, now) {
 			return fmt.Errorf("%s: kept is that %v hold its prompt, and it is %v", t.Name, kept, now)
 		}
 	}

@@ -46,9 +46,7 @@ type Room struct {
 	enrol   func(id string) *Agent
 	classes map[Traits]*Class
 	aside   bool
-
-	depths []int32 // of a prompt's prefixes agents hold so many, by the place of their cache
-	one    estimate.Estimate
+	one     estimate.Estimate
 }
 
 // New has learned nothing. enrol returns the agent of an id, new if need be.
@@ -61,7 +59,7 @@ func New(p Params, enrol func(id string) *Agent) *Room {
 // ForAQuote is a room that knows the same, and whose classes are of one quote: nothing remembers who asked.
 func (r *Room) ForAQuote() *Room {
 	x := *r
-	x.classes, x.aside, x.depths = map[Traits]*Class{}, true, nil
+	x.classes, x.aside = map[Traits]*Class{}, true
 	return &x
 }
 
@@ -142,12 +140,7 @@ func (r *Room) At(now int64, t *Task, a *Agent) estimate.Estimate {
 
 // Held returns the part of a prompt that an agent is believed to hold.
 func (r *Room) Held(t *Task, a *Agent) estimate.Held {
-	for _, h := range r.Prefixes.Look(&t.Holders, t.Prompt) {
-		if h.Place == a.Place {
-			return a.expect(r.Of(a), t.Prompt, h.Depth)
-		}
-	}
-	return a.expect(r.Of(a), t.Prompt, 0)
+	return a.expect(r.Of(a), t.Prompt, r.Prefixes.Look(&t.Held, t.Prompt)[a.Place])
 }
 
 // expect forecasts what an agent has of a prompt that is believed to hold so many of its prefixes.
@@ -168,12 +161,12 @@ func (x classes) with(c *Class) classes { return append(x[:min(len(x), cap(x)-1)
 // agents that hold nothing one tells all.
 func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(*Agent, *estimate.Estimate)) {
-	r.depths = r.Prefixes.Depths(r.depths, t.Prompt.Prefixes)
+	depths := r.Prefixes.Look(&t.Held, t.Prompt)
 	told := make(classes, 0, 16)
 	// whether something else than its class may keep it from an agent
 	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
 	for _, a := range r.agents {
-		c, depth := r.Of(a), r.depths[a.Place]
+		c, depth := r.Of(a), depths[a.Place]
 		if depth == 0 && !alone {
 			if slices.Contains(told, c) { // one that has left keeps nothing from anywhere
 				continue

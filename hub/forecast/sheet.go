@@ -13,12 +13,10 @@ type Sheet struct {
 	task  *Task // at hand
 	first int   // of its rows
 
-	at      []int32 // places of agents, from 1, by the place of their cache; 0: none
 	agents  []*Agent
 	Classes []*Class         // of the agents
 	kinds   []kind           // of agents
 	kind    []int32          // of each agent: in kinds
-	held    []int32          // how many prefixes of the prompt at hand each holds
 	alike   []estimate.Offer // of the task at hand, of agents of each kind that hold nothing
 	own     estimate.Offer   // of one that does
 	offers  []estimate.Offer // of all tasks
@@ -31,35 +29,25 @@ type kind struct {
 	load   estimate.Delay // had it computed what it has in hand
 }
 
-// Set has the sheet be of the agents of a round, each with so many tasks beside another.
-func (s *Sheet) Set(r *Room, agents []*Agent, beside []int) {
-	s.agents, s.Classes, s.kinds, s.kind = agents, s.Classes[:0], s.kinds[:0], s.kind[:0]
-	clear(s.at)
-	for k, a := range agents {
-		for int(a.Place) >= len(s.at) {
-			s.at = append(s.at, 0)
-		}
-		c := r.Of(a)
-		i := slices.IndexFunc(s.kinds, func(x kind) bool { return x.class == c && x.beside == beside[k] })
-		if i < 0 {
-			i = len(s.kinds)
-			s.kinds = append(s.kinds, kind{c, beside[k], c.Line.Delay(estimate.Load{Decoding: beside[k]})})
-		}
-		s.Classes, s.kind = append(s.Classes, c), append(s.kind, int32(i))
-		s.at[a.Place] = int32(k + 1)
+// Set has the sheet be of no agents yet.
+func (s *Sheet) Set() {
+	s.agents, s.Classes, s.kinds, s.kind = s.agents[:0], s.Classes[:0], s.kinds[:0], s.kind[:0]
+}
+
+// Add adds an agent of a round, with so many tasks beside another.
+func (s *Sheet) Add(r *Room, a *Agent, beside int) {
+	c := r.Of(a)
+	i := slices.IndexFunc(s.kinds, func(x kind) bool { return x.class == c && x.beside == beside })
+	if i < 0 {
+		i = len(s.kinds)
+		s.kinds = append(s.kinds, kind{c, beside, c.Line.Delay(estimate.Load{Decoding: beside})})
 	}
+	s.agents, s.Classes, s.kind = append(s.agents, a), append(s.Classes, c), append(s.kind, int32(i))
 }
 
 // Offers returns what a task would have of each agent that may serve it, as far as keep says of it.
 func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer) bool) []estimate.Offer {
 	from := len(s.offers)
-	s.held = slices.Grow(s.held[:0], len(s.agents))[:len(s.agents)]
-	clear(s.held)
-	for _, h := range r.Prefixes.Look(&t.Holders, t.Prompt) {
-		if int(h.Place) < len(s.at) && s.at[h.Place] > 0 {
-			s.held[s.at[h.Place]-1] = h.Depth
-		}
-	}
 	s.reach(r, now, t, func(o *estimate.Offer) {
 		if keep(o) {
 			s.offers = append(s.offers, *o)
@@ -68,14 +56,10 @@ func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer)
 	return s.offers[from:len(s.offers):len(s.offers)]
 }
 
-// Ask shows what a task would have that a client only asks about, which nothing remembers: see [Room.Reach].
+// Ask shows what a task would have that a client only asks about: see [Room.Reach].
 func (s *Sheet) Ask(r *Room, now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(o *estimate.Offer)) {
 	r.Reach(now, t, may, nil)
-	s.held = s.held[:0]
-	for _, a := range s.agents {
-		s.held = append(s.held, r.depths[a.Place])
-	}
 	s.Clear(0)
 	s.reach(r, now, t, show)
 }
@@ -89,8 +73,9 @@ func (s *Sheet) reach(r *Room, now int64, t *Task, show func(o *estimate.Offer))
 	for range s.kinds {
 		s.alike = append(s.alike, estimate.Offer{Agent: -1}) // none is made yet
 	}
-	for k, depth := range s.held {
-		o := &s.own
+	depths := r.Prefixes.Look(&t.Held, t.Prompt)
+	for k, a := range s.agents {
+		o, depth := &s.own, depths[a.Place]
 		if alone || depth > 0 {
 			*o = s.make(r, now, k, depth)
 		} else if o = &s.alike[s.kind[k]]; o.Agent < 0 {

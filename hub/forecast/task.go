@@ -23,7 +23,7 @@ type Task struct {
 	Parses    bool           // only who parses answers can tell how its answer goes on
 	Usual     market.Credits // what a task usually costs
 	Source    predict.Source // whose it is
-	Holders   prefix.Lookup  // of its prompt
+	Held      prefix.Lookup  // of its prompt, by agents
 	Only      *Agent         // that it is for, as the hub itself sends it; nil: any
 	Failed    *[]string      // agents that have failed it, to be read; nil: none has
 	Least     int            // context that an agent must have, as others have room for its answer: see Fit

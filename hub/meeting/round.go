@@ -29,8 +29,6 @@ type Round struct {
 
 	Sheet  forecast.Sheet // what the tasks would have of the agents
 	prices round.Prices
-	sheets []*forecast.Agent // the agents
-	beside []int             // tasks that these have: see [fleet.Agent.Besides]
 }
 
 const (
@@ -41,14 +39,14 @@ const (
 
 // Open finds out which agents take tasks, and what a round reads of each.
 func (r *Room) Open() {
-	r.Agents, r.sheets, r.beside = r.Agents[:0], r.sheets[:0], r.beside[:0]
+	r.Agents = r.Agents[:0]
+	r.Sheet.Set()
 	r.prices = round.Prices{Rates: r.turn.Book.Rates(), Kept: &r.Kept, Shares: &r.Shares,
 		Seats: func(k int) *[]int64 { return &r.Agents[k].Seats }}
 	r.fleet.Snapshot(&r.From, r.turn.Now(), r.turn.Nano(), func(a *Agent) {
 		r.Agents = append(r.Agents, a)
-		r.sheets, r.beside = append(r.sheets, &a.Forecast), append(r.beside, a.Besides())
+		r.Sheet.Add(r.forecasts, &a.Forecast, a.Besides())
 	})
-	r.Sheet.Set(r.forecasts, r.sheets, r.beside)
 }
 
 // Take has the round be of these tasks, by arrival, on terms as of now, but for those that are too many.

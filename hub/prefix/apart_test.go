@@ -42,10 +42,7 @@ func TestWhatIsReportedMovesNoOther(t *testing.T) {
 			if b.Reported(&says) {
 				t.Fatal("what was said at once is asked for again")
 			}
-			found := [agents]int32{}
-			for _, h := range x.Holders(nil, p.Prefixes) {
-				found[h.Place] = h.Depth
-			}
+			found := x.Depths(nil, p.Prefixes)
 			for j, other := range all[:i+1] {
 				if got := other.Depth(&p); got != want[j] || found[j] != want[j] {
 					t.Fatalf("round %d: when agent %d has spoken, %d holds %d prefixes, and %d as it is found, "+

@@ -57,7 +57,7 @@ type Index struct {
 	changed [changedKept]uint64 // the last of them, by the prefix's short form
 
 	way   []int32 // scratch
-	known []int32 // scratch: of the prompt that was last asked for, see Depths
+	known []int32 // scratch for Cache.Depth
 
 	began int64 // when the first Advance was
 	now   int64
@@ -81,35 +81,20 @@ const few = 3
 // changedKept is the number of changes that are told apart: 32 KB.
 const changedKept = 1 << 12
 
-// Holder is an agent that is believed to hold the first so many of a prompt's prefixes, by its [Cache.Place].
-type Holder struct{ Place, Depth int32 }
-
-// Holders appends to dst all that hold any of a prompt's prefixes.
-func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
-	x.known = x.Depths(x.known, prefixes)
-	for place, depth := range x.known {
-		if depth > 0 {
-			dst = append(dst, Holder{int32(place), depth})
-		}
-	}
-	return dst
-}
-
-// Lookup remembers who holds any of a prompt. The zero Lookup remembers nothing.
+// Lookup remembers how much of a prompt agents hold. The zero Lookup remembers nothing.
 type Lookup struct {
-	looked bool
 	since  uint64 // changes
-	all    []Holder
+	depths []int32
 }
 
-// Look returns all that hold any of a prompt. They are looked up again only if that may have changed.
-func (x *Index) Look(k *Lookup, p *bus.Prompt) []Holder {
-	if !k.looked || x.Changed(p.Prefixes, k.since) {
+// Look is [Index.Depths] of a prompt, asked for again only if that may have changed.
+func (x *Index) Look(k *Lookup, p *bus.Prompt) []int32 {
+	if len(k.depths) != len(x.agents) || x.Changed(p.Prefixes, k.since) {
 		x.Resolve(p)
-		k.looked, k.all = true, x.Holders(k.all[:0], p.Prefixes)
+		k.depths = x.Depths(k.depths, p.Prefixes)
 	}
 	k.since = x.changes
-	return k.all
+	return k.depths
 }
 
 // Changed reports whether it may have changed since so many changes who holds any of a prompt's prefixes.
