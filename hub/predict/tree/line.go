@@ -80,10 +80,13 @@ func (l *line) fit(s *scratch) {
 	}
 }
 
-func (l *line) value(x []float64) float64 {
-	d := len(l.Coef)
-	sum := l.Mean[d]
+// value is the plane's at x. With slopes none of its own is below these negated.
+func (l *line) value(x, slopes []float64) float64 {
+	sum := l.Mean[len(l.Coef)]
 	for i, c := range l.Coef {
+		if slopes != nil {
+			c = max(c, -slopes[i])
+		}
 		sum += float64(c * (x[i] - l.Mean[i]))
 	}
 	return sum

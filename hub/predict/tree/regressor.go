@@ -7,9 +7,9 @@ import (
 // Regressor expects a number. A leaf expects its mean, or what a plane through what it saw says, whichever
 // erred less of late.
 type Regressor struct {
-	cfg      Config
-	features int
-	root     *node
+	Config   Config
+	Features int
+	Root     *node
 	scratch  *scratch
 	at       []float64 // scratch
 }
@@ -37,26 +37,22 @@ type leaf struct {
 // NewRegressor has seen nothing, and expects 0.
 func NewRegressor(cfg Config, features int) *Regressor {
 	d := features + 1
-	t := &Regressor{cfg: cfg, features: features,
+	t := &Regressor{Config: cfg, Features: features,
 		scratch: &scratch{make([]float64, d), make([]float64, d), make([]float64, d*d), make([]float64, d)}}
-	t.root = (&leaf{Line: newLine(features)}).node(&cfg)
+	t.Root = (&leaf{Line: newLine(features)}).node(&cfg)
 	return t
 }
 
 // Predict returns the expected value at x: a finite number whatever x is.
 func (t *Regressor) Predict(x []float64) float64 {
-	if len(x) != t.features {
+	if len(x) != t.Features {
 		return 0
 	}
-	n := t.root
+	n := t.Root
 	for n.Leaf == nil {
 		n = n.next(x)
 	}
-	mean, plane := n.Leaf.both(x)
-	if n.Leaf.Off[1] < n.Leaf.Off[0] {
-		return plane
-	}
-	return mean
+	return n.Leaf.says(x, nil)
 }
 
 func (n *node) next(x []float64) *node {
@@ -70,17 +66,17 @@ func (n *node) next(x []float64) *node {
 // It is the greatest forecast at points that exceed x in no feature, less the line's rise from there; a
 // leaf's plane falls no faster than the line rises.
 func (t *Regressor) Rise(x, slopes []float64) float64 {
-	if len(x) != t.features || len(slopes) != t.features || !sound(1, x...) {
+	if len(x) != t.Features || len(slopes) != t.Features || !sound(1, x...) {
 		return 0
 	}
 	t.at = append(t.at[:0], x...)
-	return t.root.rise(x, slopes, t.at)
+	return t.Root.rise(x, slopes, t.at)
 }
 
 func (n *node) rise(x, slopes, at []float64) float64 {
 	switch was := 0.0; {
 	case n.Leaf != nil:
-		return lowered(n.Leaf.rising(at, slopes), x, slopes, at)
+		return lowered(n.Leaf.says(at, slopes), x, slopes, at)
 	case at[n.Feature] < n.At:
 		return n.Below.rise(x, slopes, at)
 	default:
@@ -111,26 +107,19 @@ func (l *leaf) mean() (mean, room float64) {
 	return min(max(l.Sum/l.N, l.Low), l.High), float64((l.High - l.Low) / 2)
 }
 
-// rising is the mean, or what the plane says that falls no faster than so.
-func (l *leaf) rising(x, slopes []float64) float64 {
-	mean, room := l.mean()
-	if l.Off[1] >= l.Off[0] {
-		return mean
+// says is the mean, or what the plane says where that errs less: see [line.value].
+func (l *leaf) says(x, slopes []float64) float64 {
+	mean, plane := l.both(x, slopes)
+	if l.Off[1] < l.Off[0] {
+		return plane
 	}
-	plane := l.Line.Mean[len(slopes)]
-	for i, slope := range slopes {
-		plane += float64(max(l.Line.Coef[i], -slope) * (x[i] - l.Line.Mean[i]))
-	}
-	if math.IsNaN(plane) {
-		return mean
-	}
-	return min(max(plane, l.Low-room), l.High+room)
+	return mean
 }
 
 // both are the mean and what the plane says, within what was seen and as much again on both sides together.
-func (l *leaf) both(x []float64) (mean, plane float64) {
+func (l *leaf) both(x, slopes []float64) (mean, plane float64) {
 	mean, room := l.mean()
-	if plane = l.Line.value(x); math.IsNaN(plane) {
+	if plane = l.Line.value(x, slopes); math.IsNaN(plane) {
 		return mean, mean
 	}
 	return mean, min(max(plane, l.Low-room), l.High+room)
@@ -138,8 +127,8 @@ func (l *leaf) both(x []float64) (mean, plane float64) {
 
 // Learn takes in an observation that counts as so many. What is no finite number is none.
 func (t *Regressor) Learn(x []float64, y, weight float64) {
-	if len(x) == t.features && sound(weight, x...) && sound(weight, y) {
-		t.root.learn(t, x, y, weight)
+	if len(x) == t.Features && sound(weight, x...) && sound(weight, y) {
+		t.Root.learn(t, x, y, weight)
 	}
 }
 
@@ -150,7 +139,7 @@ func (n *node) learn(t *Regressor, x []float64, y, weight float64) {
 		return
 	}
 	l := n.Leaf
-	if mean, plane := l.both(x); l.N > 0 {
+	if mean, plane := l.both(x, nil); l.N > 0 {
 		l.Off[0] = float64(fade*l.Off[0]) + float64((1-fade)*math.Abs(y-mean))
 		l.Off[1] = float64(fade*l.Off[1]) + float64((1-fade)*math.Abs(y-plane))
 		l.Low, l.High = min(l.Low, y), max(l.High, y)
@@ -166,9 +155,9 @@ func (n *node) learn(t *Regressor, x []float64, y, weight float64) {
 	if l.Watch == nil {
 		return
 	}
-	if l.Watch.add(x, y, weight); l.Since >= t.cfg.Grace {
+	if l.Watch.add(x, y, weight); l.Since >= t.Config.Grace {
 		l.Since = 0
-		n.look(&t.cfg)
+		n.look(&t.Config)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestSplitsWhereItMatters(t *testing.T) {
 		}
 		r.Learn(x, y+rng.NormFloat64()*0.2, 1)
 	}
-	root := r.root
+	root := r.Root
 	if root.Feature != 1 || math.Abs(root.At-600) > 60 {
 		t.Errorf("the first split is of feature %d at %v, want 1 near 600", root.Feature, root.At)
 	}
@@ -61,11 +61,11 @@ func TestEqualSplitsWait(t *testing.T) {
 		y := math.Floor(2*x) + rng.NormFloat64()*0.1
 		r.Learn([]float64{x, x}, y, 1)
 		tie := cfg.bound(float64(n)) < cfg.Tie
-		if len(r.root.leaves()) > 1 && !tie {
+		if len(r.Root.leaves()) > 1 && !tie {
 			t.Fatalf("split after %d, where the bound is %v", n, cfg.bound(float64(n)))
 		}
 	}
-	if len(r.root.leaves()) < 2 {
+	if len(r.Root.leaves()) < 2 {
 		t.Error("not split at all")
 	}
 }
@@ -182,7 +182,7 @@ func TestBounds(t *testing.T) {
 				continue
 			}
 			watched, floats := 0, 0
-			for _, l := range r.root.leaves() {
+			for _, l := range r.Root.leaves() {
 				floats += cap(l.Line.Mean) + cap(l.Line.Off) + cap(l.Line.Coef) + 7
 				if l.Depth > cfg.Depth || (l.Watch != nil) != (l.Depth < cfg.Depth) {
 					t.Fatalf("a leaf is %d deep, and gathers more: %v", l.Depth, l.Watch != nil)
@@ -196,12 +196,12 @@ func TestBounds(t *testing.T) {
 				}
 			}
 			most := 64*(32+features+(features+1)*(features+2)) + 32*first*(features+2)*2
-			if watched > 32 || len(r.root.leaves()) > 64 || floats > most {
+			if watched > 32 || len(r.Root.leaves()) > 64 || floats > most {
 				t.Fatalf("%d features, %d seen: %d leaves, %d that may be split, %d numbers", features, n,
-					len(r.root.leaves()), watched, floats)
+					len(r.Root.leaves()), watched, floats)
 			}
 		}
-		t.Logf("%d features: %d leaves", features, len(r.root.leaves()))
+		t.Logf("%d features: %d leaves", features, len(r.Root.leaves()))
 	}
 }
 
@@ -214,7 +214,7 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 		r.Learn(x, float64(i), 1)
 		g.Learn(x, nil, float64(i), 1)
 	}
-	before := append(written(t, &Gate{tree: r}), written(t, g)...)
+	before := append(written(t, &Gate{Tree: r}), written(t, g)...)
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, bad := range []struct {
 		x         []float64
@@ -232,7 +232,7 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Equal(before, append(written(t, &Gate{tree: r}), written(t, g)...)) {
+	if !bytes.Equal(before, append(written(t, &Gate{Tree: r}), written(t, g)...)) {
 		t.Error("something was learned")
 	}
 }
@@ -277,9 +277,9 @@ func TestRestoredGoesOn(t *testing.T) {
 			gates[1] = gate
 			x, _ = drawn(rng, features)
 			a, b := gates[0], gates[1]
-			if a.Add(x, nil) != b.Add(x, nil) || a.tree.Predict(x) != b.tree.Predict(x) ||
-				len(a.tree.root.leaves()) != len(b.tree.root.leaves()) || a.Open() != b.Open() {
-				t.Fatalf("after %d: %v and %v", n, a.tree.Predict(x), b.tree.Predict(x))
+			if a.Add(x, nil) != b.Add(x, nil) || a.Tree.Predict(x) != b.Tree.Predict(x) ||
+				len(a.Tree.Root.leaves()) != len(b.Tree.Root.leaves()) || a.Open() != b.Open() {
+				t.Fatalf("after %d: %v and %v", n, a.Tree.Predict(x), b.Tree.Predict(x))
 			}
 		}
 	})
@@ -342,21 +342,21 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 			x := []float64{10 * rng.Float64(), 10 * rng.Float64(), 10 * rng.Float64()}
 			r.Learn(x, up*x[0]*x[2]+wave*math.Sin(x[1])+rng.NormFloat64(), 1)
 			if i == 3000 {
-				from, to := written(t, &Gate{tree: r}), Gate{tree: regressor(t, quick(), 3)}
+				from, to := written(t, &Gate{Tree: r}), Gate{Tree: regressor(t, quick(), 3)}
 				if err := to.Restore(from); err != nil {
 					t.Fatal(err)
 				}
-				r = to.tree
+				r = to.Tree
 			}
 			for range 3 {
 				x := []float64{12 * rng.Float64(), 12 * rng.Float64(), 12*rng.Float64() - 1}
-				if got, want := r.Rise(x, slopes), r.root.slow(x, slopes, slices.Clone(x)); got != want {
+				if got, want := r.Rise(x, slopes), r.Root.slow(x, slopes, slices.Clone(x)); got != want {
 					t.Fatalf("after %d, at %v: %v, and the most of all leaves is %v", i+1, x, got, want)
 				}
 			}
 		}
-		if len(r.root.leaves()) < 5 {
-			t.Errorf("%d leaves, too few to leave out any", len(r.root.leaves()))
+		if len(r.Root.leaves()) < 5 {
+			t.Errorf("%d leaves, too few to leave out any", len(r.Root.leaves()))
 		}
 	}
 }
@@ -364,7 +364,7 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 // slow is rise with a look at every leaf that may say more.
 func (n *node) slow(x, slopes, at []float64) (y float64) {
 	if n.Leaf != nil {
-		return lowered(n.Leaf.rising(at, slopes), x, slopes, at)
+		return lowered(n.Leaf.says(at, slopes), x, slopes, at)
 	}
 	if at[n.Feature] < n.At {
 		return n.Below.slow(x, slopes, at)
@@ -390,12 +390,12 @@ func TestOtherIsNotRestored(t *testing.T) {
 		x, y := drawn(rng, 3)
 		r.Learn(x, y, 1)
 	}
-	from := Gate{tree: r}
+	from := Gate{Tree: r}
 	other := quick()
 	other.Depth++
 	for name, to := range map[string]*Regressor{"features": regressor(t, quick(), 4),
 		"settings": regressor(t, other, 3)} {
-		g := &Gate{tree: to}
+		g := &Gate{Tree: to}
 		before := written(t, g)
 		if err := g.Restore(written(t, &from)); err == nil || !bytes.Equal(before, written(t, g)) {
 			t.Errorf("one of other %s is restored", name)
@@ -423,7 +423,7 @@ func TestSameOnEveryMachine(t *testing.T) {
 			}
 			y += float64(rng.IntN(100)) / 8
 			g.Learn(x, nil, y, 1+float64(rng.IntN(2)))
-			for _, p := range []float64{g.Add(x, nil), g.tree.Predict(x)} {
+			for _, p := range []float64{g.Add(x, nil), g.Tree.Predict(x)} {
 				if err := binary.Write(h, binary.LittleEndian, p); err != nil {
 					t.Fatal(err)
 				}
