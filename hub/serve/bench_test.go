@@ -17,8 +17,7 @@ import (
 )
 
 // From a task's arrival on NATS to its dispatch at the agent, on a hub of 16 agents with nothing else to
-// do, journal and sync included; dispatch-us is what the hub itself took of it, sync-us the append and sync
-// alone.
+// do, journal and sync included; sync-us is the append and sync alone.
 func BenchmarkServerUncontended(b *testing.B) {
 	ns, err := embedded.StartNATS(embedded.NATSConfig{})
 	if err != nil {
@@ -133,10 +132,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 	b.StopTimer()
 	st := s.Stats()
 	b.ReportMetric(float64(total.Microseconds())/float64(i), "hop-us/task")
-	b.ReportMetric(float64(st.Decision.P50.Microseconds()), "dispatch-us-p50")
-	b.ReportMetric(float64(st.Decision.P99.Microseconds()), "dispatch-us-p99")
 	b.ReportMetric(float64(st.Sync.P50.Microseconds()), "sync-us-p50")
-	b.ReportMetric(float64(st.Round.P50.Microseconds()), "round-us-p50")
 	cancel()
 	if err := <-done; err != nil {
 		b.Fatal(err)

@@ -65,8 +65,8 @@ func TestSeriesOfAThousandAgents(t *testing.T) {
 		st := crowd(agents, models)
 		families.Observe(m, func(say metrics.Say) { sayAll(say, true, st, book.Totals()) }, "general")
 		of := newMeasures(m, "general")
-		for _, x := range []times{of.decision, of.wait, of.round, of.quote} {
-			x.record(time.Millisecond)
+		for _, x := range []*metrics.Recorder{of.decision, of.wait, of.round, of.quote} {
+			x.Record(0.001)
 		}
 		took = time.Hour
 		for range 20 {

@@ -138,7 +138,7 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	if r.Rounds > 0 {
 		took /= time.Duration(r.Rounds)
 		s.node.Queue.Took(took)
-		s.measures.one(s.measures.round, took)
+		s.measures.round.Record(took.Seconds())
 	}
 	return r, s.node.Idle()
 }

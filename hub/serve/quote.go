@@ -64,7 +64,7 @@ func (s *Server) onQuote(m bus.Msg) {
 	s.with(func(n *hub.Node) {
 		begun := time.Now()
 		out = n.Quote(begun, t)
-		s.measures.one(s.measures.quote, time.Since(begun))
+		s.measures.quote.Record(time.Since(begun).Seconds())
 	})
 	s.sayQuote(m.Reply, out)
 }

@@ -77,7 +77,7 @@ func TestAHubQuotes(t *testing.T) {
 		if got := frames(); got != before {
 			t.Errorf("%d frames, before the quotes %d", got, before)
 		}
-		if st := s.Stats(); st.Quotes[""] != 1 || st.Quote.Count != 2 || len(st.Tasks) != 0 {
+		if st := s.Stats(); st.Quotes[""] != 1 || len(st.Quotes) != 3 || len(st.Tasks) != 0 {
 			t.Errorf("stats %+v", st)
 		}
 		stop()

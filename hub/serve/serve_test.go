@@ -32,7 +32,7 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 	}
 	all.Wait()
 	bustest.Eventually(t, "200 captures", func() bool { return s.Stats().Captured == 200 })
-	if st := s.Stats(); st.Tasks[""] != 200 || st.Faults != 0 || st.Decision.Count == 0 ||
+	if st := s.Stats(); st.Tasks[""] != 200 || st.Faults != 0 || st.Sync.Count == 0 ||
 		st.Sync.Count > 600 {
 		t.Errorf("stats: %+v", st)
 	}

@@ -46,7 +46,7 @@ func (s *Server) write() {
 				failed = true
 				s.broken <- fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 			}
-			s.measures.one(s.measures.sync, time.Since(begin))
+			s.measures.synced(time.Since(begin))
 			s.deps.Signs.Wrote()
 		}
 		if !failed {
