@@ -1,14 +1,17 @@
 package holdings
 
-import "souk/bus"
+import (
+	"slices"
+
+	"souk/bus"
+)
 
 // prefix is the beginning of a text, tied to its last full block: it is held while the block is whole.
 type prefix struct {
-	short      uint64
-	node       int32 // none: there is none in this place
-	next, prev int32 // among the prefixes of its block
-	exact      bool  // where it is was seen in token ids; else it is guessed by bytes
-	said       bool  // the hub has heard that it is held
+	short uint64
+	node  int32 // none: there is none in this place
+	exact bool  // where it is was seen in token ids; else it is guessed by bytes
+	said  bool  // the hub has heard that it is held
 }
 
 // Limits of what is remembered of prefixes. Where they come to it, a prefix is not known, and not believed to
@@ -54,44 +57,28 @@ func (s *State) tie(short uint64, k int32, exact bool) {
 		m.all[i] = prefix{short: short}
 	}
 	n, a := &s.nodes[k], &m.all[i]
-	a.node, a.exact, a.next, a.prev = k, exact, n.prefixes, none
-	if n.prefixes != none {
-		m.all[n.prefixes].prev = i
-	}
-	n.prefixes = i
-	n.tied++
+	a.node, a.exact = k, exact
+	n.prefixes = append(n.prefixes, i)
 	if n.whole {
 		m.held++
 	}
 	s.turned(i)
-	most := max(maxTied, int32(s.block/2))
+	most := max(maxTied, s.block/2)
 	if k == 0 {
 		most = maxShallow
 	}
-	if n.tied > most {
-		last := i
-		for m.all[last].next != none {
-			last = m.all[last].next
-		}
+	if len(n.prefixes) > most {
 		m.lost++
-		s.forget(last)
+		s.forget(n.prefixes[0])
 	}
 }
 
 // untie takes a prefix off its block.
 func (s *State) untie(i int32) {
 	m := &s.prefixes
-	a := &m.all[i]
-	n := &s.nodes[a.node]
-	if a.prev != none {
-		m.all[a.prev].next = a.next
-	} else {
-		n.prefixes = a.next
-	}
-	if a.next != none {
-		m.all[a.next].prev = a.prev
-	}
-	n.tied--
+	n := &s.nodes[m.all[i].node]
+	at := slices.Index(n.prefixes, i)
+	n.prefixes = slices.Delete(n.prefixes, at, at+1)
 	if n.whole {
 		m.held--
 	}

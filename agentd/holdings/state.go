@@ -245,16 +245,16 @@ func (s *State) prefixesTurned(k int32) {
 	if !n.whole {
 		by = -1
 	}
-	s.prefixes.held += by * int(n.tied)
-	for i := n.prefixes; i != none; i = s.prefixes.all[i].next {
+	s.prefixes.held += by * len(n.prefixes)
+	for _, i := range n.prefixes {
 		s.turned(i)
 	}
 }
 
 // freed forgets the prefixes of a block that goes.
 func (s *State) freed(n *node) {
-	for n.prefixes != none {
-		s.forget(n.prefixes)
+	for len(n.prefixes) > 0 {
+		s.forget(n.prefixes[len(n.prefixes)-1])
 	}
 }
 

@@ -614,7 +614,7 @@ func sound(t *testing.T, s *State) {
 	for _, k := range s.spare {
 		free[k] = true
 	}
-	tied := map[int32]int32{}
+	tied := map[int32]int{}
 	heldPrefixes, said := 0, 0
 	for short, i := range s.prefixes.by {
 		a := &s.prefixes.all[i]
@@ -644,7 +644,7 @@ func sound(t *testing.T, s *State) {
 		if free[int32(k)] {
 			continue
 		}
-		if n.tied != tied[int32(k)] || n.pins != pins[int32(k)] {
+		if len(n.prefixes) != tied[int32(k)] || n.pins != pins[int32(k)] {
 			t.Fatalf("block %d: %+v, want %d prefixes and %d pins", k, n, tied[int32(k)], pins[int32(k)])
 		}
 		if k == 0 {

@@ -26,15 +26,14 @@ type tree struct {
 type node struct {
 	key        uint64 // of its tokens and all before them
 	parent     int32
-	kid        int32 // the first of those that follow it
-	next, prev int32 // among the kids of its parent
-	depth      int32 // blocks of the text up to its end
-	copies     int32 // that the engine holds
-	pins       int32 // prompts that await it
-	prefixes   int32 // the newest that is tied to it
-	tied       int32 // how many are
-	whole      bool  // it is held, and so is all before it
-	seen       bool  // it is of a prompt, not only of an answer
+	kid        int32   // the first of those that follow it
+	next, prev int32   // among the kids of its parent
+	depth      int32   // blocks of the text up to its end
+	copies     int32   // that the engine holds
+	pins       int32   // prompts that await it
+	prefixes   []int32 // that are tied to it, the newest last
+	whole      bool    // it is held, and so is all before it
+	seen       bool    // it is of a prompt, not only of an answer
 }
 
 // none is no node and no prefix.
@@ -42,7 +41,7 @@ const none = bounded.None
 
 func newTree(secret [32]byte) tree {
 	return tree{secret: secret, byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none,
-		prev: none, copies: 1, whole: true, prefixes: none, seen: true}}}
+		prev: none, copies: 1, whole: true, seen: true}}}
 }
 
 // chain names the block of some tokens that follows another one. space is not zero where something else than
@@ -76,8 +75,7 @@ func (t *tree) follow(parent int32, key uint64) int32 {
 		t.nodes = append(t.nodes, node{})
 	}
 	up := &t.nodes[parent]
-	t.nodes[k] = node{key: key, parent: parent, kid: none, next: up.kid, prev: none, depth: up.depth + 1,
-		prefixes: none}
+	t.nodes[k] = node{key: key, parent: parent, kid: none, next: up.kid, prev: none, depth: up.depth + 1}
 	if up.kid != none {
 		t.nodes[up.kid].prev = k
 	}
