@@ -34,7 +34,7 @@ func nextPiece(s string) int {
 	if l := run(s[n:], letter, 1<<30); l > 0 {
 		return n + l // one mark sticks to the letters behind it: (word
 	}
-	return n + marks(s[n:])
+	return n + run(s[n:], mark, 1<<30)
 }
 
 // asciiWord is nextPiece for the most common case, English words; 0 for all others.
@@ -71,34 +71,13 @@ func blankPiece(s string, n int) int {
 	if class == letter {
 		return all + run(s[all:], letter, 1<<30)
 	}
-	return all + marks(s[all:])
-}
-
-// marks is the length of a run of punctuation that leaves its last mark to letters which follow, unless it is
-// the only one.
-func marks(s string) int {
-	i := 0
-	for i < len(s) {
-		c, n := utf8.DecodeRuneInString(s[i:])
-		if classOf(c, n) != mark {
-			break
-		}
-		i += n
-	}
-	return i
+	return all + run(s[all:], mark, 1<<30)
 }
 
 // run is the length of the first characters of s that are of class k, at most max of them.
 func run(s string, k class, max int) int {
 	i := 0
 	for ; max > 0 && i < len(s); max-- {
-		if c := s[i]; c < utf8.RuneSelf {
-			if ascii[c] != k {
-				break
-			}
-			i++
-			continue
-		}
 		c, n := utf8.DecodeRuneInString(s[i:])
 		if classOf(c, n) != k {
 			break
