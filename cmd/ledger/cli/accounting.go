@@ -97,30 +97,27 @@ var saidNames = []string{"journal", "frame", "at", "client", "agent", "model", "
 // books writes the records of one journal after another for a program of plain-text accounting: a transaction
 // for each that moves something, and at a journal's end what each account must have.
 type books struct {
-	w       io.Writer
-	bean    bool   // for beancount; else for hledger and Ledger
-	unit    string // the currency
-	zone    *time.Location
-	journal string
-	day     string
-	has     balances
-	told    map[string]bool // accounts that the file names already
+	w    io.Writer
+	bean bool   // for beancount; else for hledger and Ledger
+	unit string // the currency
+	zone *time.Location
+	day  string          // of the journal's last transaction; "": there is none
+	told map[string]bool // accounts of it that the file names already
+}
+
+// begin writes what a file begins with.
+func (b *books) begin() {
+	if b.told = map[string]bool{}; b.bean {
+		return
+	}
+	b.printf("commodity %s\n    format 1000.000000000 %s\n\n", b.unit, b.unit)
+	for _, name := range saidNames {
+		b.printf("tag %s\n", name)
+	}
+	b.printf("\n")
 }
 
 func (b *books) printf(format string, args ...any) { fmt.Fprintf(b.w, format, args...) }
-
-// begin begins a journal.
-func (b *books) begin(journal string) {
-	if b.told == nil && !b.bean {
-		b.printf("commodity %s\n    format 1000.000000000 %s\n\n", b.unit, b.unit)
-		for _, name := range saidNames {
-			b.printf("tag %s\n", name)
-		}
-		b.printf("\n")
-	}
-	b.journal, b.day = journal, ""
-	b.has, b.told = balances{}, map[string]bool{}
-}
 
 // balances holds what each account of a journal has.
 type balances map[string]market.Credits
@@ -128,11 +125,15 @@ type balances map[string]market.Credits
 // move takes the legs of a record in.
 func (b balances) move(journal string, legs []ledger.Leg) error {
 	for _, l := range legs {
-		sum, ok := b[l.Account].Add(l.Amount)
+		has, known := b[l.Account]
+		sum, ok := has.Add(l.Amount)
 		if !ok {
 			return violation{fmt.Errorf("%s: the balance of %q is beyond 64 bits", journal, l.Account)}
 		}
-		b[strings.Clone(l.Account)] = sum
+		if !known {
+			l.Account = strings.Clone(l.Account)
+		}
+		b[l.Account] = sum
 	}
 	return nil
 }
@@ -148,13 +149,13 @@ func (b balances) legs() (legs []ledger.Leg) {
 }
 
 // open writes what the file says first of each account.
-func (b *books) open(legs []ledger.Leg) {
+func (b *books) open(journal string, legs []ledger.Leg) {
 	for _, l := range legs {
 		if b.told[l.Account] {
 			continue
 		}
 		b.told[l.Account] = true
-		if name := plainAccount(b.journal, l.Account); b.bean {
+		if name := plainAccount(journal, l.Account); b.bean {
 			b.printf("%s open %s %s\n", b.day, name, b.unit)
 		} else {
 			b.printf("account %s\n", name)
@@ -163,25 +164,19 @@ func (b *books) open(legs []ledger.Leg) {
 }
 
 // opening writes balances that are older than what the file says, which begins at a time.
-func (b *books) opening(at int64) {
-	if legs := b.has.legs(); len(legs) > 0 {
-		b.transaction(at, "opening", "balances of "+b.journal, nil, legs)
-	}
+func (b *books) opening(journal string, at int64, legs []ledger.Leg) {
+	b.transaction(journal, at, "opening", "balances of "+journal, nil, legs)
 }
 
-// record writes a record that moves something.
-func (b *books) record(f *ledger.Frame, r *ledger.Record, o *about) error {
-	if err := b.has.move(b.journal, r.Legs); err != nil {
-		return err
-	}
-	said := append([]string{b.journal, fmt.Sprint(f.Seq), exact(f.Time)}, o.all()...)
-	b.transaction(f.Time, r.Kind.String(), r.ID, said, r.Legs)
-	return nil
+// print writes a record that moves something.
+func (b *books) print(journal string, f *ledger.Frame, r *ledger.Record, o *about) {
+	said := append([]string{journal, fmt.Sprint(f.Seq), exact(f.Time)}, o.all()...)
+	b.transaction(journal, f.Time, r.Kind.String(), r.ID, said, r.Legs)
 }
 
-func (b *books) transaction(at int64, kind, id string, said []string, legs []ledger.Leg) {
+func (b *books) transaction(journal string, at int64, kind, id string, said []string, legs []ledger.Leg) {
 	b.day = time.Unix(0, at).In(b.zone).Format(time.DateOnly)
-	b.open(legs)
+	b.open(journal, legs)
 	head := kind + " " + plainText(id)
 	if b.bean {
 		head = fmt.Sprintf("%q", head)
@@ -198,35 +193,38 @@ func (b *books) transaction(at int64, kind, id string, said []string, legs []led
 	}
 	lines := make([][2]string, len(legs))
 	for i, l := range legs {
-		lines[i] = [2]string{plainAccount(b.journal, l.Account), aligned(l.Amount) + " " + b.unit}
+		lines[i] = [2]string{plainAccount(journal, l.Account), aligned(l.Amount) + " " + b.unit}
 	}
 	entry(b.w, b.day+" * "+head, notes, lines)
 	b.printf("\n")
 }
 
-// end writes what each account has at the end of a journal, so that whoever reads it knows that it is all.
-func (b *books) end() {
-	if b.day == "" {
+// closing writes what each account has at the end of a journal, so that whoever reads it knows that it is all.
+func (b *books) closing(journal string, has balances) {
+	accounts, day := slices.Sorted(maps.Keys(b.told)), b.day
+	b.day, b.told = "", map[string]bool{}
+	switch {
+	case day == "":
 		return
-	}
-	accounts := slices.Sorted(maps.Keys(b.told))
-	if b.bean { // at the beginning of the next day
-		last, _ := time.Parse(time.DateOnly, b.day)
+	case b.bean: // at the beginning of the next day
+		last, _ := time.Parse(time.DateOnly, day)
 		for _, account := range accounts {
 			b.printf("%s balance %s %s ~ 0 %s\n", last.AddDate(0, 0, 1).Format(time.DateOnly),
-				plainAccount(b.journal, account), aligned(b.has[account]), b.unit)
+				plainAccount(journal, account), aligned(has[account]), b.unit)
 		}
 		b.printf("\n")
 		return
 	}
 	lines := make([][2]string, len(accounts))
 	for i, account := range accounts {
-		lines[i] = [2]string{plainAccount(b.journal, account),
-			"0 " + b.unit + " = " + aligned(b.has[account]) + " " + b.unit}
+		lines[i] = [2]string{plainAccount(journal, account),
+			"0 " + b.unit + " = " + aligned(has[account]) + " " + b.unit}
 	}
-	entry(b.w, b.day+" * balances of "+plainText(b.journal), nil, lines)
+	entry(b.w, day+" * balances of "+plainText(journal), nil, lines)
 	b.printf("\n")
 }
+
+func (b *books) end() {}
 
 // entry writes a transaction: its head, what is said of it, and each account with its amount.
 func entry(w io.Writer, head string, notes []string, lines [][2]string) {

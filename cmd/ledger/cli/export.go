@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -50,15 +51,22 @@ that no two accounts share a name.`,
 			if err != nil {
 				return err
 			}
-			x := &exporter{cmd: cmd, unit: cmp.Or(currencyOf(sources), ledger.DefaultCurrency)}
+			x, w, unit := exporter{}, cmd.OutOrStdout(), cmp.Or(currencyOf(sources), ledger.DefaultCurrency)
 			x.from, x.to = span.Bounds()
-			out := cmd.OutOrStdout()
 			if format == "csv" || format == "json" {
-				x.rows = newPrinter(out, format, x.unit)
+				x.out = newPrinter(w, format, unit)
 			} else {
-				x.books = &books{w: out, bean: format == "beancount", unit: x.unit, zone: span.Zone}
+				b := &books{w: w, bean: format == "beancount", unit: unit, zone: span.Zone}
+				b.begin()
+				x.out = b
 			}
-			return x.all(sources)
+			for _, s := range sources {
+				if err := x.journal(cmd.Context(), s); err != nil {
+					return err
+				}
+			}
+			x.out.end()
+			return nil
 		},
 	}
 	c.Flags().StringVar(&format, "format", "hledger", strings.Join(exports, ", "))
@@ -68,65 +76,38 @@ that no two accounts share a name.`,
 
 // exporter writes journals of a span of time, one after the other.
 type exporter struct {
-	cmd      *cobra.Command
 	from, to int64 // Unix nanoseconds
-	unit     string
-	books    *books   // or else
-	rows     *printer // one of the two
-}
-
-func (x *exporter) all(sources []*inspect.Source) error {
-	for _, s := range sources {
-		if x.books != nil {
-			x.books.begin(s.Name)
-		}
-		if err := x.journal(s); err != nil {
-			return err
-		}
-		if x.books != nil {
-			x.books.end()
-		}
+	out      interface {
+		// balances at a time from which on everything is said
+		opening(journal string, at int64, legs []ledger.Leg)
+		print(journal string, f *ledger.Frame, r *ledger.Record, of *about)
+		// what a journal's accounts have at its end
+		closing(journal string, has balances)
+		end()
 	}
-	if x.rows != nil {
-		x.rows.end()
-	}
-	return nil
 }
 
 // journal writes one journal. It keeps what it has to know of open holds and the accounts, and nothing else.
-func (x *exporter) journal(s *inspect.Source) error {
-	begun, before := x.from == math.MinInt64, balances{}
-	if x.books != nil {
-		before = x.books.has
-	}
+func (x *exporter) journal(ctx context.Context, s *inspect.Source) error {
+	begun, has := x.from == math.MinInt64, balances{}
 	opening := func() {
-		switch legs := before.legs(); {
-		case begun:
-		case x.books != nil:
-			x.books.opening(x.from)
-		case len(legs) > 0:
-			x.rows.opening(s.Name, x.from, legs)
+		if legs := has.legs(); !begun && len(legs) > 0 {
+			x.out.opening(s.Name, x.from, legs)
 		}
 		begun = true
 	}
-	err := s.Facts(x.cmd.Context(), x.to, func(fact *ledger.Fact) error {
+	err := s.Facts(ctx, x.to, func(fact *ledger.Fact) error {
 		f, r := fact.Frame, fact.Record
-		switch {
-		case f.Time < x.from:
-			return before.move(s.Name, r.Legs)
-		case len(r.Legs) == 0:
-			return nil
+		if f.Time >= x.from && len(r.Legs) > 0 {
+			opening()
+			of := speaks(fact)
+			x.out.print(s.Name, f, r, &of)
 		}
-		opening()
-		of := speaks(fact)
-		if x.books != nil {
-			return x.books.record(f, r, &of)
-		}
-		x.rows.print(s.Name, f, r, &of)
-		return nil
+		return has.move(s.Name, r.Legs)
 	})
 	if err == nil {
 		opening()
+		x.out.closing(s.Name, has)
 	}
 	return err
 }

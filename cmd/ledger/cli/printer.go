@@ -94,6 +94,8 @@ func (p *printer) write(v view, at int64, legs []ledger.Leg) {
 	writeLine(p.w, v)
 }
 
+func (p *printer) closing(string, balances) {}
+
 func (p *printer) end() {
 	switch p.format {
 	case "json":
