@@ -199,7 +199,7 @@ func (b *books) transaction(journal string, at int64, kind, id string, said []st
 	b.printf("\n")
 }
 
-// closing writes what each account has at the end of a journal, so that whoever reads it knows that it is all.
+// closing writes what each account has at the end of a journal: so whoever reads it knows that it is all.
 func (b *books) closing(journal string, has balances) {
 	accounts, day := slices.Sorted(maps.Keys(b.told)), b.day
 	b.day, b.told = "", map[string]bool{}
