@@ -65,7 +65,7 @@ func overspent(treasury *Audit, charged map[string]market.Credits, add func(inva
 	for _, c := range slices.Sorted(maps.Keys(treasury.budgets)) {
 		// nobody knows what was charged where a journal was lost
 		lost := slices.ContainsFunc(missing,
-			func(hub string) bool { return treasury.book.allotted[[2]string{c, hub}] != nil })
+			func(hub string) bool { return treasury.book.kept.Allotted[[2]string{c, hub}] != nil })
 		if least := treasury.budgets[c].spent; charged[c] < least && !lost {
 			u, _ := treasury.book.Allowance(c)
 			add("I18", treasury.journal(), u.lastID(),

@@ -174,7 +174,7 @@ func (a *Audit) rates(seq uint64, x *Round, taken bool) {
 	if x == nil || a.next.invalid != nil {
 		return
 	}
-	r, rates := &x.Round, &a.book.rates
+	r, rates := &x.Round, &a.book.kept.Rates
 	if l := &a.lost; l.seq > 0 {
 		says := len(x.Ground.Loads) > 0
 		if says && l.at > 0 && market.Known(l.at, x.Ground.At) {

@@ -29,39 +29,43 @@ const (
 // a pure state machine, shared by writer, audit and tests: the same records always give the same Book.
 // Not for use by several goroutines at once.
 type Book struct {
-	Size int64 // records in all frames, which is the number of the next one
-
-	head     head
-	accounts map[string]*market.Credits
-	near     [1 << 8]nearby    // of accounts
-	names    map[string]*names // by client or agent
-	open     map[slotKey]*Hold
-	ended    recent[slotKey, ended]
-	ops      recent[string, op]
-	hubs     map[string]*counters
-	allotted map[[2]string]*market.Credits // by client and hub; and by client alone under hub ""
-	spent    map[[2]string]market.Credits  // treasury: by client and hub, as hubs' marks say
-	vouched  map[[2]string]*Vouched        // treasury: by client and hub
-	budgets  map[string]*Allowance         // treasury: by the client that spends
-	marks    map[string]*noted             // by journal
-	classes  map[string]*class             // hub: epochs by class
-	tariffs  []market.Tariff               // in force, by class
-	usual    Usual                         // hub: what tasks cost
-	rates    market.Rates                  // hub: what slots cost
-	uses     map[string]*uses              // hub: what tasks came to, by client
-	refs     map[string]*made              // of orders, and of what was signed
-	refunds  map[string]*Refunded          // by receipt
-	offered  map[string]int64              // hub: slots, by agent, since the last distribution by a rule
-	allUsed  int                           // sums of them all
-	used     []used                        // what they take in once a frame is whole
-	fresh    []used                        // and of that, what can still be undone
-	taught   []*Round                      // what they take in, likewise
+	kept
+	head    head
+	near    [1 << 8]nearby    // of accounts
+	names   map[string]*names // by client or agent
+	open    map[slotKey]*Hold
+	tariffs []market.Tariff // in force, by class
+	allUsed int             // sums of what tasks came to
+	used    []used          // what these take in once a frame is whole
+	fresh   []used          // and of that, what can still be undone
+	taught  []*Round        // what prices of slots take in, likewise
 
 	bare      bool  // an audit's: it judges, and knows nothing that is of use to a hub alone
 	justEnded *Hold // the hold that the last capture or void ended, for the audit
 	undo      []undo
 	legs      []Leg
 	scratch   []byte
+}
+
+// kept is the part of a Book that a snapshot has as it is.
+type kept struct {
+	Size     int64 // records in all frames, which is the number of the next one
+	Accounts map[string]*market.Credits
+	Ended    recent[slotKey, ended]
+	Ops      recent[string, op]
+	Hubs     map[string]*counters
+	Allotted map[[2]string]*market.Credits // by client and hub; and by client alone under hub ""
+	Spent    map[[2]string]market.Credits  // treasury: by client and hub, as hubs' marks say
+	Vouched  map[[2]string]*Vouched        // treasury: by client and hub
+	Budgets  map[string]*Allowance         // treasury: by the client that spends
+	Marks    map[string]*noted             // by journal
+	Classes  map[string]*class             // hub: epochs by class
+	Usual    Usual                         // hub: what tasks cost
+	Rates    market.Rates                  // hub: what slots cost
+	Uses     map[string]*uses              // hub: what tasks came to, by client
+	Refs     map[string]*made              // of orders, and of what was signed
+	Refunds  map[string]*Refunded          // by receipt
+	Offered  map[string]int64              // hub: slots, by agent, since the last distribution by a rule
 }
 
 // head is the part of a Book that is small enough to be copied before a frame.
@@ -106,24 +110,22 @@ type counters struct {
 
 // NewBook returns an empty book, before the journal's first record.
 func NewBook() *Book {
-	return &Book{
-		accounts: map[string]*market.Credits{},
-		names:    map[string]*names{},
-		open:     map[slotKey]*Hold{},
-		ended:    recent[slotKey, ended]{Of: map[slotKey]ended{}},
-		ops:      recent[string, op]{Of: map[string]op{}},
-		hubs:     map[string]*counters{},
-		allotted: map[[2]string]*market.Credits{},
-		vouched:  map[[2]string]*Vouched{},
-		budgets:  map[string]*Allowance{},
-		spent:    map[[2]string]market.Credits{},
-		marks:    map[string]*noted{},
-		classes:  map[string]*class{},
-		uses:     map[string]*uses{},
-		refs:     map[string]*made{},
-		refunds:  map[string]*Refunded{},
-		offered:  map[string]int64{},
-	}
+	return &Book{names: map[string]*names{}, open: map[slotKey]*Hold{}, kept: kept{
+		Accounts: map[string]*market.Credits{},
+		Ended:    recent[slotKey, ended]{Of: map[slotKey]ended{}},
+		Ops:      recent[string, op]{Of: map[string]op{}},
+		Hubs:     map[string]*counters{},
+		Allotted: map[[2]string]*market.Credits{},
+		Vouched:  map[[2]string]*Vouched{},
+		Budgets:  map[string]*Allowance{},
+		Spent:    map[[2]string]market.Credits{},
+		Marks:    map[string]*noted{},
+		Classes:  map[string]*class{},
+		Uses:     map[string]*uses{},
+		Refs:     map[string]*made{},
+		Refunds:  map[string]*Refunded{},
+		Offered:  map[string]int64{},
+	}}
 }
 
 // newBareBook is a book for an audit.
@@ -236,7 +238,7 @@ func (b *Book) whole() error {
 }
 
 // Rates returns the slots' prices, learned from the journal's rounds. They are not to be changed.
-func (b *Book) Rates() *market.Rates { return &b.rates }
+func (b *Book) Rates() *market.Rates { return &b.kept.Rates }
 
 // Journal returns the Open record of the journal that the book was read from; zero before it.
 func (b *Book) Journal() Open {
@@ -255,7 +257,7 @@ func (b *Book) LastRound() (uint64, [32]byte) { return b.head.Round, b.head.Hash
 
 // Balance returns what is in an account.
 func (b *Book) Balance(name string) market.Credits {
-	if a := b.accounts[name]; a != nil {
+	if a := b.Accounts[name]; a != nil {
 		return *a
 	}
 	return 0
@@ -275,7 +277,7 @@ func (b *Book) Held(client string) market.Credits {
 
 // Prepaid returns a client's money with the treasury; known is false for a client that never had anything.
 func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
-	a := b.accounts[Prepaid(client)]
+	a := b.Accounts[Prepaid(client)]
 	if a == nil {
 		return 0, false
 	}
@@ -285,20 +287,20 @@ func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
 // Allotted returns the money of a client that the treasury granted to a hub, less what came back; to all hubs
 // together if hub is "". In a hub's own book it is the sum accepted, less the sum returned.
 func (b *Book) Allotted(client, hub string) market.Credits {
-	if p := b.allotted[[2]string{client, hub}]; p != nil {
+	if p := b.kept.Allotted[[2]string{client, hub}]; p != nil {
 		return *p
 	}
 	return 0
 }
 
 // Hubs are the hubs that the treasury ever had dealings with, sorted; in a hub's own book, itself.
-func (b *Book) Hubs() []string { return slices.Sorted(maps.Keys(b.hubs)) }
+func (b *Book) Hubs() []string { return slices.Sorted(maps.Keys(b.kept.Hubs)) }
 
 // Dealings returns the number of those hubs.
-func (b *Book) Dealings() int { return len(b.hubs) }
+func (b *Book) Dealings() int { return len(b.kept.Hubs) }
 
 // Knows reports whether there were dealings with a hub.
-func (b *Book) Knows(hub string) bool { return b.hubs[hub] != nil }
+func (b *Book) Knows(hub string) bool { return b.kept.Hubs[hub] != nil }
 
 // LastGrant is the number of the last grant to a hub: given, in the treasury's book; accepted, in the
 // hub's own.
@@ -314,7 +316,7 @@ func (b *Book) Closed(journal string) bool {
 
 // EndedHubs counts the hubs that ended, in the treasury's book.
 func (b *Book) EndedHubs() (n int) {
-	for _, c := range b.hubs {
+	for _, c := range b.kept.Hubs {
 		if c.Ended {
 			n++
 		}
@@ -323,7 +325,7 @@ func (b *Book) EndedHubs() (n int) {
 }
 
 func (b *Book) counters(hub string) counters {
-	if c := b.hubs[hub]; c != nil {
+	if c := b.kept.Hubs[hub]; c != nil {
 		return *c
 	}
 	return counters{}
@@ -345,7 +347,7 @@ func (b *Book) Hold(id string) (Hold, bool) {
 // Ended reports how a hold ended, KindCapture or KindVoid, while it is remembered; else 0.
 func (b *Book) Ended(id string) Kind {
 	if k, ok := b.key(id); ok {
-		return b.ended.Of[k].Kind
+		return b.kept.Ended.Of[k].Kind
 	}
 	return 0
 }
@@ -356,7 +358,7 @@ func (b *Book) OpenCount() int { return len(b.open) }
 // Balances returns the accounts whose names match glob ("" or "*": all), sorted by name.
 func (b *Book) Balances(glob string) []Balance {
 	var all []Balance
-	for name, a := range b.accounts {
+	for name, a := range b.Accounts {
 		if match(glob, name) {
 			all = append(all, Balance{name, *a})
 		}
@@ -370,7 +372,7 @@ func (b *Book) namesOf(id string) *names {
 	n := b.names[id]
 	if n == nil {
 		n = &names{id: id}
-		if b.accounts[Avail(id)] != nil || b.accounts[Payable(id)] != nil {
+		if b.Accounts[Avail(id)] != nil || b.Accounts[Payable(id)] != nil {
 			b.names[id] = n
 		}
 	}

@@ -65,7 +65,7 @@ type class struct {
 // number, its tie-break and how many owners win. use is the class's load since the last.
 func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	e := market.Epoch{Class: name, Number: 1}
-	if c := b.classes[name]; c != nil {
+	if c := b.Classes[name]; c != nil {
 		e.Number, e.Prev = c.Sealed.Number+1, c.Prev
 		e.Winners = market.NextWinners(c.with(use))
 	}
@@ -83,7 +83,7 @@ func (c *class) with(use market.ClassUse) []market.ClassUse {
 
 // Epoch is a class's last cleared epoch and its tariff; ok is false where there is none.
 func (b *Book) Epoch(name string) (e market.Epoch, t market.Tariff, ok bool) {
-	if c := b.classes[name]; c != nil && c.Cleared.Number > 0 {
+	if c := b.Classes[name]; c != nil && c.Cleared.Number > 0 {
 		return c.Cleared, c.Tariff, true
 	}
 	return market.Epoch{}, market.Tariff{}, false
@@ -103,9 +103,9 @@ func (b *Book) applyEpoch(r *Record) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	c := b.classes[e.Class]
+	c := b.Classes[e.Class]
 	if c == nil {
-		if len(b.classes) >= maxClasses {
+		if len(b.Classes) >= maxClasses {
 			return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d classes", maxClasses), "one more")
 		}
 		c = &class{}
@@ -120,11 +120,11 @@ func (b *Book) applyEpoch(r *Record) error {
 	}
 	after.Prev = b.head.Hash
 	tariffs := b.tariffs
-	b.classes[e.Class] = &after
+	b.Classes[e.Class] = &after
 	b.undo = append(b.undo, undo{do: func() {
 		b.tariffs = tariffs
-		if b.classes[e.Class] = c; c.Sealed.Number == 0 {
-			delete(b.classes, e.Class)
+		if b.Classes[e.Class] = c; c.Sealed.Number == 0 {
+			delete(b.Classes, e.Class)
 		}
 	}})
 	if r.Kind == KindTariff {

@@ -182,11 +182,11 @@ func TestASnapshotThatIsNone(t *testing.T) {
 	if err := rich.Load(good); err != nil {
 		t.Fatal(err)
 	}
-	*rich.Book.accounts[Avail("client-1")]++
+	*rich.Book.Accounts[Avail("client-1")]++
 	refused("money from nowhere", snapshotOf(t, rich))
-	*rich.Book.accounts[Surplus]--
-	*rich.Book.accounts[Held("client-1")]++
-	*rich.Book.accounts[Avail("client-1")]--
+	*rich.Book.Accounts[Surplus]--
+	*rich.Book.Accounts[Held("client-1")]++
+	*rich.Book.Accounts[Avail("client-1")]--
 	refused("money held for nothing", snapshotOf(t, rich))
 }
 

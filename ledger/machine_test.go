@@ -66,11 +66,11 @@ func state(b *Book) any {
 	seq, epoch, time := b.Last()
 	round, hash := b.LastRound()
 	var ends []any
-	for _, k := range b.ended.Order {
-		ends = append(ends, k, b.ended.Of[k])
+	for _, k := range b.kept.Ended.Order {
+		ends = append(ends, k, b.kept.Ended.Of[k])
 	}
 	return []any{seq, epoch, time, round, hash, b.Totals(), b.Balances("*"), b.OpenHolds(), b.LastGrant("h"),
-		b.LastReturn("h"), ends, len(b.ops.Of), len(b.ops.Order)}
+		b.LastReturn("h"), ends, len(b.Ops.Of), len(b.Ops.Order)}
 }
 
 // Random frames, good and bad, against the oracle. A refused frame changes nothing at all; the frames that
@@ -267,7 +267,7 @@ func TestWhatIsForgottenIsRefused(t *testing.T) {
 	if err := d.book.Apply(&first); !errors.Is(err, ErrEnded) {
 		t.Errorf("a capture repeated %d holds later: %v, want ErrEnded", RememberEnded, err)
 	}
-	m := &d.book.ended
+	m := &d.book.kept.Ended
 	if n := len(m.Of); n != RememberEnded || len(m.Order) != n || cap(m.Order) > 2*RememberEnded {
 		t.Errorf("%d ended holds are remembered in %d places, want %d", n, cap(m.Order), RememberEnded)
 	}

@@ -84,14 +84,14 @@ func (b *Book) Said() uint64 { return b.head.Said }
 
 // Marked is the highest mark of another journal that was noted, and how often one was.
 func (b *Book) Marked(journal string) (m tip.Mark, n uint64) {
-	if x := b.marks[journal]; x != nil {
+	if x := b.Marks[journal]; x != nil {
 		return x.Mark, x.Number
 	}
 	return tip.Mark{}, 0
 }
 
 // Spent returns how much a client was charged at a hub in all, as noted in the treasury's journal.
-func (b *Book) Spent(client, hub string) market.Credits { return b.spent[[2]string{client, hub}] }
+func (b *Book) Spent(client, hub string) market.Credits { return b.kept.Spent[[2]string{client, hub}] }
 
 // Charged is, in a hub's book, what a client was charged there in all: what came, less
 // what went back, is here, is held or was charged.
@@ -103,7 +103,7 @@ func (b *Book) Charged(client string) market.Credits {
 func (b *Book) applyMark(r *Record) error {
 	n, h := r.Noted, &b.head
 	atHub := h.Role == RoleHub
-	c := b.hubs[n.Journal]
+	c := b.kept.Hubs[n.Journal]
 	switch {
 	case !ValidID(n.Journal) || atHub && n.Journal != Treasury:
 		return broken(ErrIllegal, "I10", r.ID, "a hub's journal, or at a hub that of the "+Treasury, "%q",
@@ -123,7 +123,7 @@ func (b *Book) applyMark(r *Record) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	was := b.marks[n.Journal]
+	was := b.Marks[n.Journal]
 	if was == nil {
 		was = &noted{}
 	}
@@ -152,10 +152,10 @@ func (b *Book) applyMark(r *Record) error {
 	for _, s := range n.Spent {
 		b.setSpent([2]string{s.Client, n.Journal}, s.Amount)
 	}
-	b.marks[n.Journal] = &noted{n.Number, n.Mark}
+	b.Marks[n.Journal] = &noted{n.Number, n.Mark}
 	b.undo = append(b.undo, undo{do: func() {
-		if b.marks[n.Journal] = was; was.Number == 0 {
-			delete(b.marks, n.Journal)
+		if b.Marks[n.Journal] = was; was.Number == 0 {
+			delete(b.Marks, n.Journal)
 		}
 	}})
 	return nil
@@ -189,13 +189,13 @@ func (b *Book) spentMay(r *Record) error {
 
 // setSpent sets what a client has spent at a hub; 0 takes no memory.
 func (b *Book) setSpent(key [2]string, amount market.Credits) {
-	old, had := b.spent[key]
-	if b.spent[key] = amount; amount == 0 {
-		delete(b.spent, key)
+	old, had := b.kept.Spent[key]
+	if b.kept.Spent[key] = amount; amount == 0 {
+		delete(b.kept.Spent, key)
 	}
 	b.undo = append(b.undo, undo{do: func() {
-		if b.spent[key] = old; !had {
-			delete(b.spent, key)
+		if b.kept.Spent[key] = old; !had {
+			delete(b.kept.Spent, key)
 		}
 	}})
 }

@@ -388,7 +388,7 @@ func TestAWriteOffIsTheBooks(t *testing.T) {
 		}
 	}
 	treasury.must(good)
-	if got := maps.Collect(maps.All(treasury.book.spent)); len(got) > 0 {
+	if got := maps.Collect(maps.All(treasury.book.kept.Spent)); len(got) > 0 {
 		t.Errorf("what was spent is kept: %v", got)
 	}
 }

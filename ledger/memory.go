@@ -57,7 +57,7 @@ func (b *Book) rollback() {
 			*u.account = u.old
 		case u.hold != nil:
 			k, _ := keyOf(u.hold.Round, u.hold.Slot)
-			b.ended.undo()
+			b.kept.Ended.undo()
 			b.open[k] = u.hold
 		case u.do != nil:
 			u.do()
@@ -74,7 +74,7 @@ func (b *Book) forget() {
 	if len(b.fresh) > 0 {
 		for i := range b.fresh {
 			if u := &b.fresh[i]; u.counts {
-				b.usual.learn(u.client, u.card)
+				b.kept.Usual.learn(u.client, u.card)
 			}
 		}
 		b.used = append(b.used, b.fresh...)
@@ -82,21 +82,21 @@ func (b *Book) forget() {
 		b.fresh = b.fresh[:0]
 	}
 	for at, r := range b.taught {
-		b.rates.Learn(&r.Round, &r.Outcome, &r.Ground)
+		b.kept.Rates.Learn(&r.Round, &r.Outcome, &r.Ground)
 		for i := range min(len(r.Ground.Loads), len(r.Round.Agents)) { // of each agent
 			a := &r.Round.Agents[i]
-			if len(b.offered) >= maxShares && b.offered[string(a.Agent)] == 0 {
+			if len(b.kept.Offered) >= maxShares && b.kept.Offered[string(a.Agent)] == 0 {
 				continue
 			}
 			slots := int64(0)
 			for _, s := range a.Seats {
 				slots += int64(s.Slots)
 			}
-			b.offered[string(a.Agent)] += slots
+			b.kept.Offered[string(a.Agent)] += slots
 		}
 		b.taught[at] = nil
 	}
 	b.taught = b.taught[:0]
-	b.ended.keep(RememberEnded)
-	b.ops.keep(RememberOps)
+	b.kept.Ended.keep(RememberEnded)
+	b.Ops.keep(RememberOps)
 }

@@ -75,8 +75,8 @@ func (b *Book) trial() (m Month) {
 	m.Balances = append(m.Balances, clients)
 	slices.SortFunc(m.Balances, func(x, y Balance) int { return cmp.Compare(x.Account, y.Account) })
 	digest.Sum(m.Digest[:0])
-	for _, name := range slices.Sorted(maps.Keys(b.marks)) {
-		m.Journals = append(m.Journals, Marked{name, b.marks[name].Mark})
+	for _, name := range slices.Sorted(maps.Keys(b.Marks)) {
+		m.Journals = append(m.Journals, Marked{name, b.Marks[name].Mark})
 	}
 	return m
 }

@@ -127,14 +127,14 @@ type Allowance struct {
 
 // Allowance returns a client's budget.
 func (b *Book) Allowance(client string) (Allowance, bool) {
-	if u := b.budgets[client]; u != nil {
+	if u := b.Budgets[client]; u != nil {
 		return *u, true
 	}
 	return Allowance{}, false
 }
 
 // Budgeted lists the clients that have, or had, a budget, sorted.
-func (b *Book) Budgeted() []string { return slices.Sorted(maps.Keys(b.budgets)) }
+func (b *Book) Budgeted() []string { return slices.Sorted(maps.Keys(b.Budgets)) }
 
 // applyBudget takes over what a client may have of another's money.
 func (b *Book) applyBudget(r *Record) error {
@@ -154,7 +154,7 @@ func (b *Book) applyBudget(r *Record) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	has := b.budgets[u.Client]
+	has := b.Budgets[u.Client]
 	switch {
 	case has != nil && has.Budget == *u:
 		return ErrRepeat
@@ -163,8 +163,8 @@ func (b *Book) applyBudget(r *Record) error {
 			"another of this number")
 	case has == nil && u.Number != 1 || has != nil && u.Number != has.Number+1:
 		return broken(ErrOrder, "I10", r.ID, "budgets of "+u.Client+" without a gap", "%d", u.Number)
-	case has == nil && (b.accounts[Prepaid(u.Client)] != nil || b.accounts[Prepaid(u.Of)] == nil ||
-		b.budgets[u.Of] != nil || u.Amount == 0):
+	case has == nil && (b.Accounts[Prepaid(u.Client)] != nil || b.Accounts[Prepaid(u.Of)] == nil ||
+		b.Budgets[u.Of] != nil || u.Amount == 0):
 		return broken(ErrIllegal, "I18", r.ID, "a new client, an amount above 0, and whose money it is a "+
 			"client that has some without a budget", "%s of %s, %s", u.Client, u.Of, u.Amount)
 	case has != nil && (has.Ended || has.Of != u.Of || has.Every != u.Every || u.Every == "" && u.Amount > 0):
@@ -173,11 +173,11 @@ func (b *Book) applyBudget(r *Record) error {
 				"without periods can only end", "%s of %s, every %q", u.Amount, u.Of, u.Every)
 	}
 	if has == nil {
-		b.budgets[u.Client] = &Allowance{Budget: *u}
+		b.Budgets[u.Client] = &Allowance{Budget: *u}
 		name := Prepaid(u.Client)
-		b.accounts[name] = new(market.Credits)
+		b.Accounts[name] = new(market.Credits)
 		b.count(name, 0, 1)
-		b.undo = append(b.undo, undo{do: func() { delete(b.budgets, u.Client); b.close(name) }})
+		b.undo = append(b.undo, undo{do: func() { delete(b.Budgets, u.Client); b.close(name) }})
 		return nil
 	}
 	before := *has
@@ -224,7 +224,7 @@ func (b *Book) applyMove(r *Record) error {
 		case !ok || !ValidOp(own) || m.Rest != 0:
 			err = broken(ErrIllegal, "I10", r.ID, "id move/ and the operation's own, and no rest", "%q, %s",
 				clip(r.ID), m.Rest)
-		case b.budgets[m.To] != nil:
+		case b.Budgets[m.To] != nil:
 			err = b.onlyAllowed(r, m.To)
 		}
 	}
@@ -250,7 +250,7 @@ func (b *Book) onlyAllowed(r *Record, client string) error {
 
 // allowed judges a part of an allowance, and takes it over.
 func (b *Book) allowed(r *Record) error {
-	m, u := r.Move, b.budgets[r.Move.To]
+	m, u := r.Move, b.Budgets[r.Move.To]
 	if u == nil || u.Ended || u.Of != m.From {
 		return broken(ErrIllegal, "I18", r.ID, "a budget of "+m.To+" that is "+m.From+"'s money", "none")
 	}
@@ -292,7 +292,7 @@ func (b *Book) allowed(r *Record) error {
 
 // wentBack judges a part of what a budget's end left.
 func (b *Book) wentBack(r *Record) error {
-	m, u := r.Move, b.budgets[r.Move.From]
+	m, u := r.Move, b.Budgets[r.Move.From]
 	switch {
 	case u == nil || !u.Ended || u.Of != m.To || m.Rest != 0:
 		return broken(ErrIllegal, "I18", r.ID, "the rest of a budget of "+m.To+" that has ended", "none")

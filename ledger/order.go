@@ -102,7 +102,7 @@ func (m *made) ordered() tip.Ordered {
 
 // Ordered returns the remittance or refund that has a reference, and the hub that it was made at.
 func (b *Book) Ordered(kind, ref string) (o tip.Ordered, hub string, ok bool) {
-	m := b.refs[kind+"/"+ref]
+	m := b.Refs[kind+"/"+ref]
 	if m == nil {
 		return o, "", false
 	}
@@ -119,7 +119,7 @@ type Refunded struct {
 
 // Refunded returns what came back of a receipt so far.
 func (b *Book) Refunded(receipt string) market.Credits {
-	if r := b.refunds[receipt]; r != nil {
+	if r := b.Refunds[receipt]; r != nil {
 		return r.Back
 	}
 	return 0
@@ -248,7 +248,7 @@ func (b *Book) applyOrder(r *Record) error {
 	if r.Kind == KindDistribute {
 		if o.Signature != "" { // which is good for once
 			key := r.Kind.String() + "/" + o.Ref
-			if old := b.refs[key]; old != nil || !ValidRef(o.Ref) {
+			if old := b.Refs[key]; old != nil || !ValidRef(o.Ref) {
 				return broken(ErrConflict, "I10", r.ID, "a new reference, as it is signed", "%q", clip(o.Ref))
 			}
 			b.keepRef(key, &made{r.Kind, *t})
@@ -268,7 +268,7 @@ func (b *Book) applyOrder(r *Record) error {
 		return no("I17", "an agent alone", "client %q, receipt %q", clip(t.Client), clip(o.Receipt))
 	}
 	key := r.Kind.String() + "/" + o.Ref
-	if old := b.refs[key]; old != nil {
+	if old := b.Refs[key]; old != nil {
 		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("a new reference: %s is that of %s %d of %s",
 			o.Ref,
 			r.Kind, old.Number, old.Hub), "%s", clip(o.Ref))
@@ -283,8 +283,8 @@ func (b *Book) applyOrder(r *Record) error {
 }
 
 func (b *Book) keepRef(key string, m *made) {
-	b.refs[key] = m
-	b.undo = append(b.undo, undo{do: func() { delete(b.refs, key) }})
+	b.Refs[key] = m
+	b.undo = append(b.undo, undo{do: func() { delete(b.Refs, key) }})
 }
 
 // applyRefund judges a refund by what the hub's journal has of the payment, which the record says. The audit
@@ -309,13 +309,13 @@ func (b *Book) applyRefund(r *Record) error {
 	}
 	if h := &b.head; h.Role == RoleHub {
 		k, _ := keyOf(round, slot)
-		e, known := b.ended.Of[k]
+		e, known := b.kept.Ended.Of[k]
 		if round > h.Round || b.open[k] != nil || known && e.Kind != KindCapture ||
 			c.Seq > h.Seq || c.Time > h.Time {
 			return broken(ErrEnded, "I4", r.ID, "a hold that was captured", "%s was not", o.Receipt)
 		}
 	}
-	old := b.refunds[o.Receipt]
+	old := b.Refunds[o.Receipt]
 	if old == nil {
 		old = &Refunded{Client: t.Client, Agent: o.Agent, Of: *c}
 	} else if old.Client != t.Client || old.Agent != o.Agent || old.Of != *c {
@@ -328,10 +328,10 @@ func (b *Book) applyRefund(r *Record) error {
 	}
 	is := *old
 	is.Back += t.Amount
-	b.refunds[o.Receipt] = &is
+	b.Refunds[o.Receipt] = &is
 	b.undo = append(b.undo, undo{do: func() {
-		if b.refunds[o.Receipt] = old; old.Back == 0 {
-			delete(b.refunds, o.Receipt)
+		if b.Refunds[o.Receipt] = old; old.Back == 0 {
+			delete(b.Refunds, o.Receipt)
 		}
 	}})
 	if b.head.Role == RoleHub {

@@ -80,7 +80,7 @@ func clean(t *testing.T, hub, treasury *desk) {
 	}
 	for _, d := range []*desk{hub, treasury} {
 		b := historyOf(t, allOfIt, store(d.frames), len(d.frames)).Book
-		if !reflect.DeepEqual(b.refs, d.book.refs) || !reflect.DeepEqual(b.refunds, d.book.refunds) ||
+		if !reflect.DeepEqual(b.Refs, d.book.Refs) || !reflect.DeepEqual(b.Refunds, d.book.Refunds) ||
 			!reflect.DeepEqual(tellBook(b), tellBook(d.book)) {
 			t.Errorf("%s: a snapshot has other orders", d.name)
 		}
@@ -313,8 +313,8 @@ func TestASecondOperatorSigns(t *testing.T) {
 		}
 	}
 	// what had to be signed is known for good, however much came since
-	for id := range d.book.ops.Of {
-		delete(d.book.ops.Of, id)
+	for id := range d.book.Ops.Of {
+		delete(d.book.Ops.Of, id)
 	}
 	r := NewDeposit("d", "ann", 100, signed("d", order, "two", same), d.nextSalt())
 	if err := d.book.Apply(&r); err != ErrRepeat {
@@ -380,8 +380,8 @@ func TestAnyOrders(t *testing.T) {
 					t.Errorf("%s: a sum of %s", d.name, sum)
 				}
 			}
-			for receipt, is := range hub.book.refunds {
-				if is.Back > is.Of.Paid || !reflect.DeepEqual(treasury.book.refunds[receipt], is) {
+			for receipt, is := range hub.book.Refunds {
+				if is.Back > is.Of.Paid || !reflect.DeepEqual(treasury.book.Refunds[receipt], is) {
 					t.Errorf("%s: %+v", receipt, is)
 				}
 			}
@@ -406,18 +406,18 @@ func TestSurplusByARule(t *testing.T) {
 		hub.book.Ripe() != first {
 		t.Errorf("the first shares out %+v", got)
 	}
-	hub.book.offered = map[string]int64{} // nobody has offered a slot since: it is carried
+	hub.book.kept.Offered = map[string]int64{} // nobody has offered a slot since: it is carried
 	if err := command(hub, treasury, by(tip.ByAgents), nil); err != nil || hub.book.Ripe() != first {
 		t.Fatal(err, hub.book.Ripe())
 	}
 	clean(t, hub, treasury)
 	h := audit(hub.name, MaxLevel, store(hub.frames))
-	h.book.offered = map[string]int64{"agent-1": 2} // and here one has
+	h.book.kept.Offered = map[string]int64{"agent-1": 2} // and here one has
 	none := hub.book.NewOrder(hub.name, hub.book.LastOrder(hub.name), hub.nextSalt())
 	if h.shared(9, &none); h.Finish().Count != 1 || h.Finish().Findings[0].Invariant != "I23" {
 		t.Errorf("carried, though slots were offered: %v", h.Finish().Findings)
 	}
-	hub.book.offered = map[string]int64{"agent-0": 1, "agent-1": 2, "agent-2": 4}
+	hub.book.kept.Offered = map[string]int64{"agent-0": 1, "agent-1": 2, "agent-2": 4}
 	owed := hub.book.Balance(Payable("agent-1"))
 	if err := command(hub, treasury, by(tip.ByAgents), nil); err != nil || hub.book.Balance(Surplus) != 0 {
 		t.Fatal(err, hub.book.Balance(Surplus))

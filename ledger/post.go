@@ -57,7 +57,7 @@ func (b *Book) post(r *Record, want []Leg) error {
 		if a == nil {
 			a = new(market.Credits)
 			name := l.Account
-			b.accounts[name] = a
+			b.Accounts[name] = a
 			b.undo = append(b.undo, undo{do: func() { b.close(name) }})
 		} else {
 			b.count(l.Account, *a, -1)
@@ -81,7 +81,7 @@ type nearby struct {
 func (b *Book) account(name string) *market.Credits {
 	n := &b.near[market.Mixed(name)%uint64(len(b.near))]
 	if n.at == nil || n.name != name {
-		a := b.accounts[name]
+		a := b.Accounts[name]
 		if a == nil {
 			return nil
 		}
@@ -92,6 +92,6 @@ func (b *Book) account(name string) *market.Credits {
 
 // close takes an account back that was opened.
 func (b *Book) close(name string) {
-	delete(b.accounts, name)
+	delete(b.Accounts, name)
 	b.near[market.Mixed(name)%uint64(len(b.near))] = nearby{}
 }

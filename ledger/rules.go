@@ -79,7 +79,7 @@ func (b *Book) applyClose(r *Record) error {
 		return err
 	}
 	name, ok := strings.CutSuffix(r.ID, "/close")
-	switch c := b.hubs[name]; {
+	switch c := b.kept.Hubs[name]; {
 	case ok && name == h.Journal:
 		h.Closed = true
 	case !ok || h.Role != RoleTreasury:

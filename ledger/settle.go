@@ -106,7 +106,7 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	h := b.open[k]
 	if h == nil {
-		e, known := b.ended.Of[k]
+		e, known := b.kept.Ended.Of[k]
 		switch {
 		case !known:
 			return broken(ErrEnded, "I3", r.ID, "an open hold",
@@ -138,7 +138,7 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	delete(b.open, k)
 	b.justEnded = h
-	b.ended.add(k, ended{r.Kind, b.digest(r)})
+	b.kept.Ended.add(k, ended{r.Kind, b.digest(r)})
 	if !b.bare {
 		b.undo = append(b.undo, undo{hold: h})
 	}

@@ -20,8 +20,8 @@ func (b *Book) Ripe() market.Credits { return min(b.head.Ripe, b.Balance(Surplus
 
 // Offered lists the agents that have offered slots since the last distribution by a rule, sorted.
 func (b *Book) Offered() (all []tip.Share) {
-	for _, agent := range slices.Sorted(maps.Keys(b.offered)) {
-		all = append(all, tip.Share{Agent: agent, Slots: b.offered[agent]})
+	for _, agent := range slices.Sorted(maps.Keys(b.kept.Offered)) {
+		all = append(all, tip.Share{Agent: agent, Slots: b.kept.Offered[agent]})
 	}
 	return all
 }
@@ -72,9 +72,9 @@ func (b *Book) applyShare(r *Record) error {
 		return no(fmt.Sprintf("%s, what there was at the last distribution by a rule", ripe), "%s", t.Amount)
 	}
 	b.head.Ripe = b.Balance(Surplus) - t.Amount // the head of before comes back with a refusal
-	old := b.offered
-	b.offered = map[string]int64{}
-	b.undo = append(b.undo, undo{do: func() { b.offered = old }})
+	old := b.kept.Offered
+	b.kept.Offered = map[string]int64{}
+	b.undo = append(b.undo, undo{do: func() { b.kept.Offered = old }})
 	return nil
 }
 
@@ -117,8 +117,8 @@ func (b *Book) surplusLegs(dst []Leg, t *Transfer) []Leg {
 
 // dealtWith lists the clients that a hub was ever granted money of, but for those with a budget, sorted.
 func (b *Book) dealtWith(hub string) (all []string) {
-	for key := range b.allotted {
-		if key[1] == hub && b.budgets[key[0]] == nil && len(all) < maxBack {
+	for key := range b.kept.Allotted {
+		if key[1] == hub && b.Budgets[key[0]] == nil && len(all) < maxBack {
 			all = append(all, key[0])
 		}
 	}

@@ -8,30 +8,13 @@ import (
 
 	"souk/bus/learned"
 	"souk/bus/tip"
-	"souk/market"
 )
 
 // saved is a history in a snapshot, by package learned. One that another build has written is ignored, and
 // its journal is read from the first frame.
 type saved struct {
-	Size     int64
-	Head     head
-	Accounts map[string]*market.Credits
-	Ended    recent[slotKey, ended]
-	Ops      recent[string, op]
-	Hubs     map[string]*counters
-	Allotted map[[2]string]*market.Credits
-	Spent    map[[2]string]market.Credits
-	Vouched  map[[2]string]*Vouched
-	Budgets  map[string]*Allowance
-	Marks    map[string]*noted
-	Classes  map[string]*class
-	Usual    Usual
-	Rates    *market.Rates
-	Uses     map[string]*uses
-	Refs     map[string]*made
-	Refunds  map[string]*Refunded
-	Offered  map[string]int64
+	Head head
+	Book *kept
 
 	Ends    []*Past
 	Open    []Past
@@ -39,14 +22,9 @@ type saved struct {
 	Grants  map[string][]Transfer
 }
 
-// saved shares its maps with the history.
+// saved shares what it has with the history.
 func (h *History) saved() saved {
-	b := h.Book
-	return saved{Size: b.Size, Head: b.head, Accounts: b.accounts,
-		Ended: b.ended, Ops: b.ops, Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched,
-		Budgets: b.budgets, Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates, Uses: b.uses,
-		Refs: b.refs, Refunds: b.refunds, Offered: b.offered,
-		Ends: h.ends, Returns: h.Returns, Grants: h.Grants}
+	return saved{Head: h.Book.head, Book: &h.Book.kept, Ends: h.ends, Returns: h.Returns, Grants: h.Grants}
 }
 
 // Snapshot implements [Replica].
@@ -81,22 +59,22 @@ func (h *History) Load(snapshot []byte) error {
 // to it. That proves nothing of the journal, but no account is short, and every hold is covered.
 func (h *History) take(s *saved) (err error) {
 	b := h.Book
-	b.Size, b.head, b.ended, b.ops, h.Returns = s.Size, s.Head, s.Ended, s.Ops, s.Returns
-	for name, has := range b.accounts {
+	b.head, h.Returns = s.Head, s.Returns
+	for name, has := range b.Accounts {
 		b.count(name, *has, 1)
 	}
-	if b.usual = s.Usual; !b.usual.valid() {
+	if !b.kept.Usual.valid() {
 		return errors.New("no usual cost of tasks")
 	}
-	if err := b.rates.Validate(); err != nil {
+	if err := b.kept.Rates.Validate(); err != nil {
 		return err
 	}
 	if !b.restored() {
 		return errors.New("no sums of what tasks came to")
 	}
-	for _, c := range slices.Sorted(maps.Keys(b.classes)) {
-		if b.classes[c].Cleared.Number > 0 {
-			b.tariffs = append(b.tariffs, b.classes[c].Tariff)
+	for _, c := range slices.Sorted(maps.Keys(b.Classes)) {
+		if b.Classes[c].Cleared.Number > 0 {
+			b.tariffs = append(b.tariffs, b.Classes[c].Tariff)
 		}
 	}
 	for _, p := range s.Ends {
@@ -118,7 +96,7 @@ func (h *History) take(s *saved) (err error) {
 		b.open[k], h.open[k], h.last[p.task()] = p.Hold, p, p
 	}
 	h.forget(b.head.Time)
-	for k, amount := range b.spent {
+	for k, amount := range b.kept.Spent {
 		if amount < 0 || amount > b.Allotted(k[0], k[1]) {
 			return errors.New("more spent than was allotted")
 		}
@@ -128,7 +106,7 @@ func (h *History) take(s *saved) (err error) {
 		d.Said > d.Seq || d.ID == tip.Sum{} || d.Held != d.Awards || d.Awards < 0 || d.Awards > maxSlots ||
 		d.Round > maxRound:
 		return errors.New("no journal's head")
-	case len(b.ops.Order) != len(b.ops.Of) || len(b.ended.Order) != len(b.ended.Of):
+	case len(b.Ops.Order) != len(b.Ops.Of) || len(b.kept.Ended.Order) != len(b.kept.Ended.Of):
 		return errors.New("a memory without its order")
 	}
 	b.sums(func(_ int, invariant, expected, format string, args ...any) {

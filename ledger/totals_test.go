@@ -54,7 +54,7 @@ func TestTotals(t *testing.T) {
 		External("payouts"): -41, Clearing("prepaid"): 43, Clearing("held"): 47, "lost:avail": 53,
 		"probe:payable": 59,
 	} {
-		b.accounts[name] = &amount
+		b.Accounts[name] = &amount
 		b.count(name, amount, 1)
 	}
 	summed(t, b)

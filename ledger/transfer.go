@@ -36,7 +36,7 @@ func (b *Book) applyTransfer(r *Record) error {
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("an id of 1 to %d bytes", maxText), "%d",
 			len(r.ID))
 	}
-	if r.Kind == KindDeposit && b.budgets[t.Client] != nil {
+	if r.Kind == KindDeposit && b.Budgets[t.Client] != nil {
 		return b.onlyAllowed(r, t.Client)
 	}
 	commanded := t.Amount
@@ -113,10 +113,10 @@ func (b *Book) keepSigned(id string, k Kind, t Transfer) {
 
 // op returns what was done under an id.
 func (b *Book) op(id string) (op, bool) {
-	if o, ok := b.ops.Of[id]; ok {
+	if o, ok := b.Ops.Of[id]; ok {
 		return o, true
 	}
-	if m := b.refs[id]; m != nil && !m.Kind.IsOrder() {
+	if m := b.Refs[id]; m != nil && !m.Kind.IsOrder() {
 		return op{m.Kind, m.Client, m.Amount, noteOf(m.Hub, m.Note)}, true
 	}
 	return op{}, false
@@ -142,8 +142,8 @@ func (b *Book) Made(id string) bool {
 
 // remember keeps an operation, so that it is done once.
 func (b *Book) remember(id string, this op) {
-	b.ops.add(id, this)
-	b.undo = append(b.undo, undo{do: b.ops.undo})
+	b.Ops.add(id, this)
+	b.undo = append(b.undo, undo{do: b.Ops.undo})
 }
 
 // numberFollows checks a transfer's hub, number and id, and takes the number over.
@@ -163,11 +163,11 @@ func (b *Book) numberFollows(r *Record) error {
 		return broken(ErrIllegal, "I11", r.ID, "this hub's own journal, or at the treasury any hub's", "%q",
 			clip(t.Hub))
 	}
-	c := b.hubs[t.Hub]
+	c := b.kept.Hubs[t.Hub]
 	if c == nil {
 		c = &counters{}
-		b.hubs[t.Hub] = c
-		b.undo = append(b.undo, undo{do: func() { delete(b.hubs, t.Hub) }}) // a refusal leaves no name behind
+		b.kept.Hubs[t.Hub] = c
+		b.undo = append(b.undo, undo{do: func() { delete(b.kept.Hubs, t.Hub) }}) // a refusal leaves no name behind
 	}
 	// What comes back from a hub that somebody ended in its name is still its clients' money.
 	if c.Lost {
@@ -206,16 +206,16 @@ func (b *Book) numberFollows(r *Record) error {
 // deposited. A hub that gives back what it said was spent has taken that back.
 func (b *Book) allot(client, hub string, by market.Credits) {
 	for _, key := range [2][2]string{{client, hub}, {client, ""}} {
-		p := b.allotted[key]
+		p := b.kept.Allotted[key]
 		if p == nil {
 			p = new(market.Credits)
-			b.allotted[key] = p
+			b.kept.Allotted[key] = p
 		}
 		*p += by
 		b.undo = append(b.undo, undo{do: func() { *p -= by }})
 	}
 	key := [2]string{client, hub}
-	if has := *b.allotted[key]; b.spent[key] > has {
+	if has := *b.kept.Allotted[key]; b.kept.Spent[key] > has {
 		b.setSpent(key, has)
 	}
 }

@@ -58,10 +58,10 @@ func (b *Book) tally() {
 	day := b.head.Time / int64(24*time.Hour)
 	for i := range b.used {
 		u := &b.used[i]
-		of := b.uses[u.client]
+		of := b.kept.Uses[u.client]
 		if of == nil {
 			of = &uses{First: day, Sums: map[useOf]*tip.Use{}}
-			b.uses[u.client] = of
+			b.kept.Uses[u.client] = of
 		}
 		k := useOf{day, u.use.Key, u.use.Model, u.use.Tags}
 		if of.Sums[k] == nil {
@@ -85,7 +85,7 @@ func (b *Book) room(of *uses, k useOf) useOf {
 		b.shorten(of, k.Day)
 	}
 	if b.allUsed >= allUses {
-		for _, other := range b.uses { // all alike, so that nobody's order counts
+		for _, other := range b.kept.Uses { // all alike, so that nobody's order counts
 			b.shorten(other, k.Day)
 		}
 	}
@@ -117,7 +117,7 @@ func (b *Book) shorten(of *uses, today int64) {
 // first day of which that is everything; 0: it is all that was asked for. Where it would be too long, tags
 // are not told apart, and then the oldest days are left out.
 func (b *Book) Uses(client, key string, from int64) (all []tip.Use, since int64) {
-	of := b.uses[client]
+	of := b.kept.Uses[client]
 	if of == nil || from <= 0 {
 		return nil, 0
 	}
@@ -167,7 +167,7 @@ func untagged(all []tip.Use) (out []tip.Use) {
 // restored counts what a snapshot has of it, and reports whether that can be.
 func (b *Book) restored() bool {
 	b.allUsed = 0
-	for client, of := range b.uses {
+	for client, of := range b.kept.Uses {
 		if of == nil || !ValidID(client) {
 			return false
 		}

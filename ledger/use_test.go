@@ -33,13 +33,13 @@ func TestUsesAreWhatWasCaptured(t *testing.T) {
 		}
 		frames := store(live.frames)
 		again := historyOf(t, allOfIt, frames, len(frames)/2)
-		if len(want) == 0 || !reflect.DeepEqual(again.Book.uses, live.book.uses) {
-			t.Fatalf("of %d clients, a snapshot between: %v\nlive %v", len(want), again.Book.uses,
-				live.book.uses)
+		if len(want) == 0 || !reflect.DeepEqual(again.Book.kept.Uses, live.book.kept.Uses) {
+			t.Fatalf("of %d clients, a snapshot between: %v\nlive %v", len(want), again.Book.kept.Uses,
+				live.book.kept.Uses)
 		}
 		for client, paid := range want {
 			var sum tip.Use
-			for _, u := range again.Book.uses[client].Sums {
+			for _, u := range again.Book.kept.Uses[client].Sums {
 				sum.Add(u)
 			}
 			if sum.Paid != paid || sum.Tasks != n[client] {
@@ -76,7 +76,7 @@ func TestUsesAreBounded(t *testing.T) {
 	for i := range 3 * mostUses {
 		one(103, "many", "k0", fmt.Sprintf("user=x-%d", i))
 	}
-	if n := len(b.uses["many"].Sums); n > mostUses+1 {
+	if n := len(b.kept.Uses["many"].Sums); n > mostUses+1 {
 		t.Errorf("%d sums of one client", n)
 	}
 	if sum, _, since := paid("many", "", 1); sum != 2*3*mostUses || since != 103 {
@@ -92,10 +92,10 @@ func TestUsesAreBounded(t *testing.T) {
 		one(104, fmt.Sprint("c", i%(allUses/mostUses+5)), "k", fmt.Sprintf("user=%d", i))
 	}
 	all := 0
-	for _, of := range b.uses {
+	for _, of := range b.kept.Uses {
 		all += len(of.Sums)
 	}
-	if most := allUses + len(b.uses); all != b.allUsed || all > most {
+	if most := allUses + len(b.kept.Uses); all != b.allUsed || all > most {
 		t.Errorf("%d sums, counted as %d, want %d at most", all, b.allUsed, most)
 	}
 	if !b.restored() {

@@ -98,4 +98,4 @@ func (u *Usual) valid() bool {
 }
 
 // Usual returns the cost of a usual task here; 0 if none was paid yet.
-func (b *Book) Usual() market.Credits { return b.usual.Said }
+func (b *Book) Usual() market.Credits { return b.kept.Usual.Said }

@@ -55,7 +55,7 @@ func more(a, b market.Credits) market.Credits { return min(a, market.MaxCredits-
 
 // Vouched returns the cover for grants of a client's money to a hub; zero if there is none.
 func (b *Book) Vouched(client, hub string) Vouched {
-	if v := b.vouched[[2]string{client, hub}]; v != nil {
+	if v := b.kept.Vouched[[2]string{client, hub}]; v != nil {
 		return Vouched{slices.Clone(v.Doors), v.Left}
 	}
 	return Vouched{}
@@ -79,7 +79,7 @@ func (b *Book) applyVouched(r *Record) error {
 		return wrong(fmt.Sprintf("1 to %d lines of doors", MaxVouched), "%d", len(v.Doors))
 	}
 	key := [2]string{t.Client, t.Hub}
-	old := b.vouched[key]
+	old := b.kept.Vouched[key]
 	if old == nil {
 		old = &Vouched{}
 	}
@@ -112,17 +112,17 @@ func (b *Book) applyVouched(r *Record) error {
 // gaveBack notes that a hub may be granted again what it returned.
 func (b *Book) gaveBack(client, hub string, amount market.Credits) {
 	key := [2]string{client, hub}
-	if old := b.vouched[key]; old != nil {
+	if old := b.kept.Vouched[key]; old != nil {
 		b.setVouched(key, &Vouched{old.Doors, more(old.Left, amount)})
 	}
 }
 
 func (b *Book) setVouched(key [2]string, v *Vouched) {
-	old, was := b.vouched[key]
-	b.vouched[key] = v
+	old, was := b.kept.Vouched[key]
+	b.kept.Vouched[key] = v
 	b.undo = append(b.undo, undo{do: func() {
-		if b.vouched[key] = old; !was {
-			delete(b.vouched, key)
+		if b.kept.Vouched[key] = old; !was {
+			delete(b.kept.Vouched, key)
 		}
 	}})
 }

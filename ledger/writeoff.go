@@ -61,7 +61,7 @@ func (b *Book) writeOff(hub string) (WriteOff, []Leg) {
 
 // clientsAt lists the clients of whose money a hub has some, sorted.
 func (b *Book) clientsAt(hub string) (all []string) {
-	for key, amount := range b.allotted {
+	for key, amount := range b.kept.Allotted {
 		if key[1] == hub && *amount > 0 {
 			all = append(all, key[0])
 		}
@@ -75,8 +75,8 @@ func (b *Book) WrittenOff(hub string) bool { return b.counters(hub).Lost }
 
 // Missing lists the hubs that were written off, sorted.
 func (b *Book) Missing() (all []string) {
-	for _, name := range slices.Sorted(maps.Keys(b.hubs)) {
-		if b.hubs[name].Lost {
+	for _, name := range slices.Sorted(maps.Keys(b.kept.Hubs)) {
+		if b.kept.Hubs[name].Lost {
 			all = append(all, name)
 		}
 	}
@@ -86,7 +86,7 @@ func (b *Book) Missing() (all []string) {
 // applyWriteOff ends a hub whose journal is gone.
 func (b *Book) applyWriteOff(r *Record) error {
 	w := r.WriteOff
-	c := b.hubs[w.Hub]
+	c := b.kept.Hubs[w.Hub]
 	switch {
 	case r.ID != w.Hub+"/"+r.Kind.String() || !ValidID(w.Hub):
 		return broken(ErrIllegal, "I10", r.ID, "a hub's name and /"+r.Kind.String(), "%q", clip(r.ID))
