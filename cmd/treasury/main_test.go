@@ -29,7 +29,7 @@ func TestBadConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"treasury: {}\n":                                  "data: not set",
 		"data: d\nlease_ttl: 1s\n":                        "t.yaml:2: lease_ttl: 1s is not within 2s",
-		"data: d\ntreasury: {max_bach: 3}\n":              `t.yaml:2: unknown field "treasury.max_bach": write max_batch`,
+		"data: d\ntreasury: {max_hub: 3}\n":               `t.yaml:2: unknown field "treasury.max_hub": write max_hubs`,
 		"data: d\ntreasury: {currency: Euro}\n":           "t.yaml:2: currency: \"Euro\" is no code of a currency",
 		"data: d\ntreasury: {drain: 0s}\n":                "t.yaml:2: drain: 0s is not from 1ns to 1h0m0s",
 		"data: d\nhub: {domain: math}\n":                  "run `hub --config",

@@ -20,10 +20,6 @@ type Config struct {
 	// Believe has a treasury work whose journal may be an older copy, though no hub has said that it is the
 	// newest: the number of the last frame in it, and good for no other. 0: it waits for hubs.
 	Believe uint64 `yaml:"believe"`
-	// MaxPending requests wait for a sync at most; beyond, callers are told to come back.
-	MaxPending int `yaml:"max_pending"`
-	// MaxBatch requests are made durable by one sync at most.
-	MaxBatch int `yaml:"max_batch"`
 	// Grants remembered for each hub, at least, for hubs whose answer was lost: what one sync of a hub's
 	// journal may leave unaccepted, many times over.
 	Grants int `yaml:"grants"`
@@ -46,13 +42,11 @@ const grantsPerReply = 1024
 // Default is a good configuration.
 func Default() Config {
 	return Config{
-		Journal:    ledger.Treasury,
-		Currency:   ledger.DefaultCurrency,
-		MaxPending: 4096, // a second of requests at what one disk syncs
-		MaxBatch:   256,  // a frame of 50 KB
-		Grants:     1 << 14,
-		MaxHubs:    1024,
-		Drain:      5 * time.Second,
+		Journal:  ledger.Treasury,
+		Currency: ledger.DefaultCurrency,
+		Grants:   1 << 14,
+		MaxHubs:  1024,
+		Drain:    5 * time.Second,
 	}
 }
 
@@ -68,9 +62,7 @@ func (c Config) Validate() error {
 	if !ledger.ValidCurrency(c.Currency) {
 		wrong("currency: %.80q is no code of a currency: write three capital letters, like USD", c.Currency)
 	}
-	for _, err := range []error{bus.CheckBounds("max_pending", c.MaxPending, 1, 1<<20),
-		bus.CheckBounds("max_batch", c.MaxBatch, 1, 1<<16),
-		bus.CheckBounds("grants", c.Grants, grantsPerReply, 1<<24),
+	for _, err := range []error{bus.CheckBounds("grants", c.Grants, grantsPerReply, 1<<24),
 		bus.CheckBounds("max_hubs", c.MaxHubs, 1, 1<<20),
 		bus.CheckBounds("second_operator_above", c.SecondAbove, 0, market.MaxCredits),
 		bus.CheckBounds("drain", c.Drain, time.Nanosecond, time.Hour)} {

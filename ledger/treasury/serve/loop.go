@@ -25,7 +25,7 @@ func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, err
 	}
 	for n := 1; first != nil; n++ {
 		s.handle(*first, room)
-		if first = nil; n < s.cfg.MaxBatch && len(s.queue) > 0 {
+		if first = nil; n < maxBatch && len(s.queue) > 0 {
 			first = new(<-s.queue)
 		}
 	}

@@ -50,7 +50,7 @@ func (s *Server) prove(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for len(s.doubt) > 0 && len(wait) < s.cfg.MaxPending {
+		for len(s.doubt) > 0 && len(wait) < maxPending {
 			wait = append(wait, <-s.doubt)
 		}
 		came, leads := away, map[string]leading{}

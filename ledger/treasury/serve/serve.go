@@ -86,8 +86,8 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	}
 	d.Log = cmp.Or(d.Log, slog.Default())
 	s := &Server{
-		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
-		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),
+		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, maxPending),
+		doubt: make(chan request, maxPending), said: make(chan *bus.RecallReply, maxPending),
 		nudge: make(chan struct{}, 1), reads: map[string]reading{}, answers: map[[2]string]int64{},
 		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()), words: []byte(rand.Text()),
 	}

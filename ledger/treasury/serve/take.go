@@ -13,6 +13,11 @@ import (
 	"souk/bus/tip"
 )
 
+const (
+	maxPending = 4096 // requests that wait for a sync: a second of them, at what one disk syncs
+	maxBatch   = 256  // of them that one sync makes durable: a frame of 50 KB
+)
+
 // request is a request that has arrived.
 type request struct {
 	op    string
@@ -78,7 +83,7 @@ func (s *Server) take(m bus.Msg) {
 	default:
 		s.dropped.Add(1)
 		s.send(r, bus.FundsReply{ID: r.req.ID, Code: bus.CodeUnavailable,
-			Message: fmt.Sprintf("%d requests are waiting: ask again with the same id", s.cfg.MaxPending)})
+			Message: fmt.Sprintf("%d requests are waiting: ask again with the same id", maxPending)})
 	}
 }
 
