@@ -31,7 +31,6 @@ const (
 type Book struct {
 	kept
 	head    head
-	near    [1 << 8]nearby    // of accounts
 	names   map[string]*names // by client or agent
 	open    map[slotKey]*Hold
 	tariffs []market.Tariff // in force, by class

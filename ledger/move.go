@@ -177,7 +177,7 @@ func (b *Book) applyBudget(r *Record) error {
 		name := Prepaid(u.Client)
 		b.Accounts[name] = new(market.Credits)
 		b.count(name, 0, 1)
-		b.undo = append(b.undo, undo{do: func() { delete(b.Budgets, u.Client); b.close(name) }})
+		b.undo = append(b.undo, undo{do: func() { delete(b.Budgets, u.Client); delete(b.Accounts, name) }})
 		return nil
 	}
 	before := *has

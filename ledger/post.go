@@ -36,7 +36,7 @@ func (b *Book) post(r *Record, want []Leg) error {
 		at = make([]*market.Credits, len(want))
 	}
 	for i, l := range want {
-		a := b.account(l.Account)
+		a := b.Accounts[l.Account]
 		at[i] = a
 		var have market.Credits
 		if a != nil {
@@ -58,7 +58,7 @@ func (b *Book) post(r *Record, want []Leg) error {
 			a = new(market.Credits)
 			name := l.Account
 			b.Accounts[name] = a
-			b.undo = append(b.undo, undo{do: func() { b.close(name) }})
+			b.undo = append(b.undo, undo{do: func() { delete(b.Accounts, name) }})
 		} else {
 			b.count(l.Account, *a, -1)
 		}
@@ -69,29 +69,4 @@ func (b *Book) post(r *Record, want []Leg) error {
 		b.count(l.Account, *a, 1)
 	}
 	return nil
-}
-
-// nearby is an account that was found last where its name leads: nearly always the one that is asked for.
-type nearby struct {
-	name string
-	at   *market.Credits
-}
-
-// account finds an account; nil if there is none.
-func (b *Book) account(name string) *market.Credits {
-	n := &b.near[market.Mixed(name)%uint64(len(b.near))]
-	if n.at == nil || n.name != name {
-		a := b.Accounts[name]
-		if a == nil {
-			return nil
-		}
-		*n = nearby{name, a}
-	}
-	return n.at
-}
-
-// close takes an account back that was opened.
-func (b *Book) close(name string) {
-	delete(b.Accounts, name)
-	b.near[market.Mixed(name)%uint64(len(b.near))] = nearby{}
 }
