@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"math"
 	"strconv"
 	"strings"
 )
@@ -46,27 +45,14 @@ func ParseHoldID(s string) (journal string, round uint64, slot int, ok bool) {
 
 // parseSlot takes "<round>/<slot>" apart.
 func parseSlot(s string) (round uint64, slot int, ok bool) {
-	at := 0
-	for at < len(s) && s[at] != '/' {
-		at++
-	}
-	round, ok = parseNumber(s[:at])
-	n, is := parseNumber(s[min(len(s), at+1):])
+	first, second, _ := strings.Cut(s, "/")
+	round, ok = parseNumber(first)
+	n, is := parseNumber(second)
 	return round, int(n), ok && is && n <= maxSlots
 }
 
 // parseNumber reads digits without a sign or leading zeros: one number has one spelling.
 func parseNumber(s string) (uint64, bool) {
-	if s == "" || len(s) > 1 && s[0] == '0' {
-		return 0, false
-	}
-	n := uint64(0)
-	for i := range len(s) {
-		digit := uint64(s[i]) - '0'
-		if digit > 9 || n > (math.MaxUint64-digit)/10 {
-			return 0, false
-		}
-		n = 10*n + digit
-	}
-	return n, true
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil && (len(s) == 1 || s[0] != '0')
 }
