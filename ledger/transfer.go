@@ -167,7 +167,8 @@ func (b *Book) numberFollows(r *Record) error {
 	if c == nil {
 		c = &counters{}
 		b.kept.Hubs[t.Hub] = c
-		b.undo = append(b.undo, undo{do: func() { delete(b.kept.Hubs, t.Hub) }}) // a refusal leaves no name behind
+		// a refusal leaves no name behind
+		b.undo = append(b.undo, undo{do: func() { delete(b.kept.Hubs, t.Hub) }})
 	}
 	// What comes back from a hub that somebody ended in its name is still its clients' money.
 	if c.Lost {
