@@ -192,8 +192,8 @@ func brokenOff(raw, payload []byte) *agentd.EngineError {
 // choice reads one of an event's choices.
 func (b *batch) choice(s *openai.Scanner, e *event) bool {
 	raw, from, index, plain := *s, len(b.ids), 0, true
-	var text, content openai.Span
-	var finish, stop []byte
+	var text, content, finish openai.Span
+	var stop []byte
 	var prompt []uint32
 	ok := s.Object(func(key openai.Span) (ok bool) {
 		switch string(s.Name(key)) {
@@ -222,9 +222,7 @@ func (b *batch) choice(s *openai.Scanner, e *event) bool {
 			v, read := value(s)
 			plain, ok = plain && null(v), read
 		case "finish_reason":
-			var p openai.Span
-			p, ok = maybeStr(s)
-			finish = s.Text(p)
+			finish, ok = maybeStr(s)
 		case "stop_reason":
 			stop, ok = value(s)
 		case "token_ids":
@@ -256,10 +254,9 @@ func (b *batch) choice(s *openai.Scanner, e *event) bool {
 	if len(prompt) > 0 {
 		e.prompt = prompt
 	}
-	if len(finish) > 2 {
-		e.finish, e.stop = reason(finish), stop
-		if null(stop) {
-			e.stop = nil
+	if len(s.Text(finish)) > 2 {
+		if e.finish = string(s.Name(finish)); !null(stop) {
+			e.stop = stop
 		}
 	}
 	return true
@@ -282,21 +279,6 @@ func (b *batch) say(s *openai.Scanner, p openai.Span) {
 	default: // as encoding/json mends it
 		b.text = append(b.text, string([]rune(string(s.AppendString(nil, p))))...)
 	}
-}
-
-// reason is a finish_reason, without an allocation for the usual ones.
-func reason(quoted []byte) string {
-	switch string(quoted) {
-	case `"stop"`:
-		return "stop"
-	case `"length"`:
-		return "length"
-	case `"tool_calls"`:
-		return "tool_calls"
-	}
-	s := openai.Scan(quoted)
-	p, _ := s.Str()
-	return string(s.Name(p))
 }
 
 func (u *usage) read(s *openai.Scanner) bool {

@@ -47,9 +47,9 @@ func publish(cfg KVEvents) (*publisher, error) {
 	source := kvevent.Source{Endpoint: cfg.Endpoint, Replay: cfg.Replay}
 	endpoint, connect, _ := source.Publisher()
 	var err error
-	p.cfg.Endpoint, err = p.serves(cfg.Endpoint, endpoint, !connect, p.serve)
+	p.cfg.Endpoint, err = p.serves(cfg.Endpoint, endpoint, !connect, "PUB", p.serve)
 	if replay, _ := source.Replays(); replay != "" && err == nil {
-		p.cfg.Replay, err = p.serves(cfg.Replay, replay, true, p.replay)
+		p.cfg.Replay, err = p.serves(cfg.Replay, replay, true, "ROUTER", p.replay)
 	}
 	if err != nil {
 		p.close()
@@ -59,9 +59,14 @@ func publish(cfg KVEvents) (*publisher, error) {
 }
 
 // serves serves whoever is met at an endpoint, and returns its name with the port that it has.
-func (p *publisher) serves(name, endpoint string, listen bool, serve func(net.Conn)) (string, error) {
+func (p *publisher) serves(name, endpoint string, listen bool, as string, serve func(*zmtp.Conn)) (string,
+	error) {
 	addr, err := zmtp.Connections(p.ctx, &p.done, endpoint, listen, func(error) {}, func(nc net.Conn) bool {
-		serve(nc)
+		defer context.AfterFunc(p.ctx, func() { _ = nc.Close() })()
+		if c, err := zmtp.Meet(nc, as); err == nil {
+			serve(c)
+			_ = c.Close()
+		}
 		return true
 	})
 	if a, ok := addr.(*net.TCPAddr); ok {
@@ -98,13 +103,7 @@ func (p *publisher) say(payload []byte, lost bool) {
 }
 
 // serve publishes to one subscriber until it leaves.
-func (p *publisher) serve(nc net.Conn) {
-	defer context.AfterFunc(p.ctx, func() { _ = nc.Close() })()
-	c, err := zmtp.Meet(nc, "PUB")
-	if err != nil {
-		return
-	}
-	defer c.Close()
+func (p *publisher) serve(c *zmtp.Conn) {
 	queue, gone := make(chan published, highWater), make(chan struct{})
 	p.done.Go(func() {
 		defer close(gone)
@@ -142,13 +141,7 @@ func (p *publisher) serve(nc net.Conn) {
 }
 
 // replay says again what is asked for, as vLLM does.
-func (p *publisher) replay(nc net.Conn) {
-	defer context.AfterFunc(p.ctx, func() { _ = nc.Close() })()
-	c, err := zmtp.Meet(nc, "ROUTER")
-	if err != nil {
-		return
-	}
-	defer c.Close()
+func (p *publisher) replay(c *zmtp.Conn) {
 	for {
 		m, err := c.Read()
 		if err != nil {
