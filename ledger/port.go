@@ -56,15 +56,20 @@ type Journal interface {
 	Follow(fresh func() Replica) (end func())
 	Append(frames ...Frame) error
 	HasRoom() bool
+	Opening
+	Held() error
+	Sum(seq uint64) (sum tip.Sum, ok bool, err error)
+	Captured(receipt string) (tip.Ordered, error)
+	Close() error
+}
+
+// Opening is what is known of this opening of a journal, and of those before it; see [Journal].
+type Opening interface {
 	Life() string
 	Ended(life string) (ended bool, why string)
 	Moved() bool
 	Confirmed() bool
 	Settle(own bool)
-	Held() error
-	Sum(seq uint64) (sum tip.Sum, ok bool, err error)
-	Captured(receipt string) (tip.Ordered, error)
-	Close() error
 }
 
 // Replica is a state that a journal's frames build. It can be saved as a snapshot between any two frames. A

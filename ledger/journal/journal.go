@@ -63,6 +63,8 @@ type store interface {
 
 // Journal is a journal open for writing: the ledger.Journal of a process.
 type Journal struct {
+	ledger.Opening // as its directory, home, has it
+
 	dir  string
 	cfg  Config
 	home *life.Dir
@@ -131,7 +133,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, home: home, sums: newSums()}
+	j := &Journal{dir: dir, cfg: cfg, home: home, Opening: home, sums: newSums()}
 	if words := home.Words(); len(words) > 0 {
 		j.said, j.was = words[len(words)-1], word(0, tip.Sum{})
 	}

@@ -77,6 +77,3 @@ func SumAt(dir string, seq uint64) (tip.Sum, error) {
 	}
 	return tip.Sum{}, errors.New("the log ends before it")
 }
-
-// Settle says whether the journal is known to be the one that was written last; see [ledger.Journal].
-func (j *Journal) Settle(own bool) { j.home.Settle(own) }
