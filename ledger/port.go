@@ -63,7 +63,7 @@ type Journal interface {
 	Close() error
 }
 
-// Opening is what is known of this opening of a journal, and of those before it; see [Journal].
+// Opening tells of this opening of a journal, and of those before it; see [Journal].
 type Opening interface {
 	Life() string
 	Ended(life string) (ended bool, why string)
