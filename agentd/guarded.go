@@ -42,15 +42,16 @@ func (c *Config) knownPolicies(e *EngineConfig) *policy.Known {
 // overheard reports whether anybody hears of dispatches.
 func (a *Agent) overheard() bool { return a.policies.Any() || a.tells }
 
-func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
+func (a *Agent) turnOf(d *bus.Dispatch) runtimepolicy.Turn {
 	m := &d.Task
-	return policy.Turn{Client: m.Client, Session: m.Session, Agent: a.cfg.ID, Role: m.RoleKey()}
+	return runtimepolicy.Turn{Client: m.Client, Session: bus.SessionKey(m.Client, m.Session), Agent: a.cfg.ID,
+		Role: m.RoleKey()}
 }
 
 func (a *Agent) hearArrived(d *bus.Dispatch) {
 	if a.overheard() {
 		x := a.turnOf(d)
-		a.hear(x.Arrived(a.now))
+		a.hear(x.Event(a.now, runtimepolicy.Arrived))
 	}
 }
 
@@ -59,7 +60,7 @@ func (a *Agent) hearEnded(d *bus.Dispatch, e *Ending) {
 		x := a.turnOf(d)
 		a.hear(x.Ended(a.now, &e.Completion))
 		if d.Task.SessionEnd && e.Completion.Outcome == bus.OutcomeDone {
-			a.hear(x.Last(a.now))
+			a.hear(x.Event(a.now, runtimepolicy.Ended))
 		}
 	}
 	for _, name := range e.Caught {

@@ -89,7 +89,8 @@ func (n waiters) watched(w *regime.Watch) {
 // hear has policies hear of a task, and of the agent that has it; not of what the hub sends itself.
 func (n *Node) hear(t *task, a *agent, tell func(now time.Time, x *policy.Turn)) {
 	if !t.Own() && n.Policies.Any() {
-		x := policy.Turn{Client: t.Client, Key: t.Asks.Source.Session, Role: t.Msg.RoleKey()}
+		x := policy.Turn{}
+		x.Client, x.Session, x.Role = t.Client, t.Asks.Source.Session, t.Msg.RoleKey()
 		if m := t.Msg; m != nil {
 			x.Parent, x.Next = m.Parent, m.Next
 			x.Back = time.Duration(m.BackMS) * time.Millisecond

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"souk/agentd/policy/guard"
-	"souk/bus"
 	"souk/bus/policy"
 )
 
@@ -78,38 +77,6 @@ func (h *Host) Observe(e policy.Event) {
 func (h *Host) Overhear(e policy.Event) {
 	h.news = true
 	h.Of(Adapter).Observe(e)
-}
-
-// Turn is a task as its agent knows it.
-type Turn struct {
-	Client, Session, Agent string
-	Role                   policy.ID
-}
-
-func (t *Turn) event(now time.Time, kind policy.EventKind) policy.Event {
-	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client),
-		Role: t.Role, Session: bus.SessionKey(t.Client, t.Session)}
-}
-
-// Arrived says that the agent has taken a task.
-func (t *Turn) Arrived(now time.Time) policy.Event { return t.event(now, policy.Arrived) }
-
-// Last says that the session has had its last turn.
-func (t *Turn) Last(now time.Time) policy.Event { return t.event(now, policy.Ended) }
-
-// Ended says how it has ended.
-func (t *Turn) Ended(now time.Time, c *bus.Completion) policy.Event {
-	e := t.event(now, policy.Failed)
-	if c.Outcome == bus.OutcomeFailed {
-		return e
-	}
-	e.Kind = policy.Served
-	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
-	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
-	if c.Outcome == bus.OutcomeCancelled {
-		e.Stop = policy.StopCut
-	}
-	return e
 }
 
 // Room for what a policy wants done at once, and how often it is asked.

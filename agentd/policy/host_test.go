@@ -109,7 +109,7 @@ func TestAnswersOfWhichAPieceIsMissed(t *testing.T) {
 func TestEnded(t *testing.T) {
 	h, a := &Host{}, &actor{}
 	h.Set(Adapter, "listener", a)
-	x := Turn{Client: "ann", Session: "s", Agent: "a-1", Role: 7}
+	x := policy.Turn{Client: "ann", Session: bus.SessionKey("ann", "s"), Agent: "a-1", Role: 7}
 	for _, c := range []struct {
 		outcome, finish string
 		kind            policy.EventKind

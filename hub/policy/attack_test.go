@@ -63,9 +63,9 @@ func TestWhateverClientsSay(t *testing.T) {
 		at := time.Unix(1_800_000_000, 0)
 		for range 20_000 {
 			client := fmt.Sprint("c-", rng.IntN(3))
-			x := Turn{Client: client, Back: pauses[rng.IntN(len(pauses))],
-				Agent: fmt.Sprint("a-", rng.IntN(3))}
-			_, x.Key = session(client)
+			x := Turn{Back: pauses[rng.IntN(len(pauses))]}
+			x.Client, x.Agent = client, fmt.Sprint("a-", rng.IntN(3))
+			_, x.Session = session(client)
 			x.Parent, _ = session(client)
 			x.Next, _ = session(client)
 			if x.Role = rng.Uint64N(5); rng.IntN(50) == 0 {
@@ -87,7 +87,7 @@ func TestWhateverClientsSay(t *testing.T) {
 				case 6:
 					h.Failed(at, &x)
 				case 7:
-					h.Ended(at, x.Key)
+					h.Ended(at, x.Session)
 				}
 			}
 			if s := h.sessions.Len(); s > 64 {

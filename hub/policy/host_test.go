@@ -54,8 +54,8 @@ func listening() (*Room, *listener) {
 
 // turn is a turn of a session, which its client ends after a pause that it says.
 func turnOf(client, session string, back time.Duration) *Turn {
-	return &Turn{Client: client, Key: bus.SessionKey(client, session), Role: 7, Back: back,
-		Agent: "a-1"}
+	return &Turn{Turn: policy.Turn{Client: client, Session: bus.SessionKey(client, session), Role: 7,
+		Agent: "a-1"}, Back: back}
 }
 
 func served(finish string, tool string) *bus.Completion {
@@ -118,8 +118,8 @@ func TestEventsKnowTheSession(t *testing.T) {
 	if h.Served(start, again, cut); l.last(policy.Served).Stop != policy.StopCut {
 		t.Errorf("cancelled: %+v", l.last(policy.Served))
 	}
-	h.Ended(start, x.Key)
-	h.Ended(start, x.Key)
+	h.Ended(start, x.Session)
+	h.Ended(start, x.Session)
 	h.Ended(start, 99)
 	ends := 0
 	for _, e := range l.events {
@@ -152,14 +152,14 @@ func TestSenselessHints(t *testing.T) {
 	h.Arrived(start, theirs)
 	a.Next = "victim"
 	h.Served(start, a, served("stop", ""))
-	if e := l.last(policy.Next); e.Session == theirs.Key || e.Session != a.Key || e.Role == theirs.Role ||
+	if e := l.last(policy.Next); e.Session == theirs.Session || e.Session != a.Session || e.Role == theirs.Role ||
 		e.Role != bus.RoleKey("ann", "victim", &bus.Prompt{}) {
 		t.Errorf("bob's session is next of ann's: %+v", e)
 	}
 	a.Next = "b"
 	h.Arrived(start, a)
 	h.Served(start, a, served("stop", ""))
-	if e := l.last(policy.Next); e.Session != b.Key || e.Role != 7 || e.Parent != a.Key {
+	if e := l.last(policy.Next); e.Session != b.Session || e.Role != 7 || e.Parent != a.Session {
 		t.Errorf("of her own: %+v", e)
 	}
 	if bus.RoleKey("ann", "critic", &bus.Prompt{}) == bus.RoleKey("bob", "critic", &bus.Prompt{}) {

@@ -17,32 +17,23 @@ type session struct {
 
 // Turn is a turn of a session as its hub knows it.
 type Turn struct {
-	Client       string
-	Key          uint64 // of the session, as bus.SessionKey has it; 0: it is of none
-	Parent, Next string // names of the same client's, as it said them
-	Role         policy.ID
+	policy.Turn
+	Parent, Next string        // names of the same client's sessions, as it said them
 	Back         time.Duration // it said that it will be back after so long; 0: nothing
-	Agent        string
-}
-
-func (r *Room) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {
-	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent),
-		Client: policy.IDOf(t.Client), Session: t.Key,
-		Role: t.Role}
 }
 
 // Arrived says that a turn was admitted. Policies are asked for effects from then on.
 func (r *Room) Arrived(now time.Time, t *Turn) {
-	e := r.event(now, policy.Arrived, t)
-	if t.Key != 0 {
-		s, _ := r.sessions.Add(e.Client, t.Key)
+	e := t.Event(now, policy.Arrived)
+	if t.Session != 0 {
+		s, _ := r.sessions.Add(e.Client, t.Session)
 		if t.Role != 0 {
 			s.role = t.Role
 		}
 		// A parent that is the session itself, or that has it for a parent, is none: nobody walks along them
 		// further than to the next, so no ring of them does harm.
-		if p := bus.SessionKey(t.Client, t.Parent); p != 0 && p != t.Key {
-			if o := r.sessions.Peek(p); o == nil || o.parent != t.Key {
+		if p := bus.SessionKey(t.Client, t.Parent); p != 0 && p != t.Session {
+			if o := r.sessions.Peek(p); o == nil || o.parent != t.Session {
 				s.parent = p
 			}
 		}
@@ -56,14 +47,14 @@ func (r *Room) Arrived(now time.Time, t *Turn) {
 
 // Placed says that it goes to an agent, with what is expected of it.
 func (r *Room) Placed(now time.Time, t *Turn, u market.Usage) {
-	e := r.event(now, policy.Placed, t)
+	e := t.Event(now, policy.Placed)
 	e.Usage = u
 	r.tell(e)
 }
 
 // Failed says that it has ended without payment, and Again that it waits for another agent after that.
-func (r *Room) Failed(now time.Time, t *Turn) { r.tell(r.event(now, policy.Failed, t)) }
-func (r *Room) Again(now time.Time, t *Turn)  { r.tell(r.event(now, policy.Again, t)) }
+func (r *Room) Failed(now time.Time, t *Turn) { r.tell(t.Event(now, policy.Failed)) }
+func (r *Room) Again(now time.Time, t *Turn)  { r.tell(t.Event(now, policy.Again)) }
 
 // tell tells of an event with what is remembered of its session.
 func (r *Room) tell(e policy.Event) {
@@ -82,12 +73,7 @@ func (r *Room) known(e *policy.Event) *session {
 
 // Served says that it has ended, and how. What the client said of the next turn is told with it.
 func (r *Room) Served(now time.Time, t *Turn, c *bus.Completion) {
-	e := r.event(now, policy.Served, t)
-	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
-	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
-	if c.Outcome == bus.OutcomeCancelled {
-		e.Stop = policy.StopCut
-	}
+	e := t.Ended(now, c)
 	if s := r.known(&e); s != nil {
 		s.turns++
 		e.Claimed = t.Back
@@ -98,12 +84,12 @@ func (r *Room) Served(now time.Time, t *Turn, c *bus.Completion) {
 
 // next passes on what a client says that comes next: one of its sessions, or else one of its roles.
 func (r *Room) next(now time.Time, t *Turn) {
-	if t.Next == "" || t.Key == 0 {
+	if t.Next == "" || t.Session == 0 {
 		return
 	}
-	e := r.event(now, policy.Next, t)
-	e.Parent = t.Key
-	if key := bus.SessionKey(t.Client, t.Next); key != t.Key {
+	e := t.Event(now, policy.Next)
+	e.Parent = t.Session
+	if key := bus.SessionKey(t.Client, t.Next); key != t.Session {
 		if s := r.sessions.Peek(key); s != nil {
 			e.Session, e.Role = key, s.role
 			r.Observe(e)

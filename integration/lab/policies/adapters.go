@@ -199,8 +199,9 @@ type turn struct {
 
 func agent(role int) string { return fmt.Sprint("agent-", role) }
 
-func (x *run) of(role int, s string) *agentpolicy.Turn {
-	return &agentpolicy.Turn{Client: "crew", Session: s, Agent: agent(role), Role: policy.ID(role + 1)}
+func (x *run) of(role int, s string) *policy.Turn {
+	return &policy.Turn{Client: "crew", Session: bus.SessionKey("crew", s), Agent: agent(role),
+		Role: policy.ID(role + 1)}
 }
 
 // PlayAdapters plays a panel by a rule.
@@ -270,7 +271,7 @@ func (x *run) ask(s *session) {
 	j.Sched().Adapter = int32(role + 1)
 	x.turns[j] = &turn{session: s, arrived: x.now}
 	x.uses[policy.IDOf(agent(role))]++
-	x.host.Observe(x.of(role, s.name).Arrived(x.clock()))
+	x.host.Observe(x.of(role, s.name).Event(x.clock(), policy.Arrived))
 	x.engine.Ask(x.now, j)
 }
 
@@ -335,7 +336,7 @@ func (x *run) said(s virtual.Said) {
 	x.host.Observe(of.Ended(x.clock(), &bus.Completion{Outcome: bus.OutcomeDone}))
 	pause := time.Duration(x.pause * math.Exp(0.5*x.lots.NormFloat64()) * 1e9)
 	if own.at++; own.at == len(own.roles) {
-		x.host.Observe(of.Last(x.clock()))
+		x.host.Observe(of.Event(x.clock(), policy.Ended))
 		x.open = slices.DeleteFunc(x.open, func(o *session) bool { return o == own })
 		x.later(x.now+pause, x.begin)
 		return
