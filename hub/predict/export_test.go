@@ -16,6 +16,6 @@ func (l Line) ITL() time.Duration { return span(l.class.ITL) }
 // LatestFirst returns the time by which 999 in 1000 first tokens with such a forecast have come, once two
 // hundred of about that size were seen.
 func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
-	_, most, seen := m.seenRanges().most()
+	_, most, seen := m.ranges().most()
 	return span(forecast.Seconds() * max(1, most)), seen >= ratiosOf
 }

@@ -30,9 +30,9 @@ type Means struct {
 
 	Pace   spread // of its times between tokens by what was forecast
 	Drift  drift
-	Anchor line    // what it is drawn to while it has moved
-	Apart  *spread // where it differs from its class, of its own forecasts
-	Doubts []said  // its last answers, where they are far off: whether it has turned is not known yet
+	Anchor line   // what it is drawn to while it has moved
+	Apart  spread // where it differs from its class, of its own forecasts
+	Doubts []said // its last answers, where they are far off: whether it has turned is not known yet
 }
 
 // evidence holds the decayed sums of an agent's observations.
@@ -101,7 +101,7 @@ func (m *Means) Typical() bool {
 // Timed is Forecast of a task whose idle figures and delay are given.
 func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
 	to := Forecast{TTFT: m.Line().Later(first, work, delay), Output: output}
-	least, top, known := m.seenRanges().within()
+	least, top, known := m.ranges().within()
 	if !known {
 		least, top, known = m.class.Spread.within()
 	}
@@ -116,29 +116,12 @@ func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
 func (m *Means) ofClass() bool { return !m.Alone && (m.Credible || m.Seen.Line.weight() == 0) }
 
-// seenRanges returns the ranges of the forecasts that are made of the agent.
-func (m *Means) seenRanges() *spread {
-	switch {
-	case m.ofClass():
-		return &m.class.Spread
-	case m.Apart != nil:
-		return m.Apart
-	}
-	return &unseen
-}
-
-// unseen are the ranges of an agent that differs from its class, before it has any.
-var unseen spread
-
-// ranges returns the ranges that an answer of the agent counts for.
+// ranges returns those of the forecasts that are made of the agent, for which its answers count.
 func (m *Means) ranges() *spread {
 	if m.ofClass() {
 		return &m.class.Spread
 	}
-	if m.Apart == nil {
-		m.Apart = new(spread)
-	}
-	return m.Apart
+	return &m.Apart
 }
 
 // Delay returns the time that such a load adds to a first token.
@@ -182,7 +165,7 @@ type Line struct {
 // Line is the one that m is forecast by. It says the same until something is learned of an agent of its
 // class.
 func (m *Means) Line() Line {
-	l := Line{m.class, &m.class.Coef, m.seenRanges()}
+	l := Line{m.class, &m.class.Coef, m.ranges()}
 	if m.Differs && !m.Tried {
 		l.coef = &m.Own
 	}
@@ -246,7 +229,7 @@ func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
 // Watch returns the time by which 999 in 1000 first tokens with such a forecast have come, as far as that is
 // known: later while few were seen.
 func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
-	_, times, seen := m.seenRanges().most()
+	_, times, seen := m.ranges().most()
 	if m.Drift.Fresh > 0 {
 		times *= 2
 	}
@@ -255,6 +238,6 @@ func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
 
 // Half returns the time within which half of the first tokens with such a forecast come, if that is known.
 func (m *Means) Half(forecast time.Duration) time.Duration {
-	middle := cmp.Or(m.seenRanges().middle, m.class.Spread.middle, 1)
+	middle := cmp.Or(m.ranges().middle, m.class.Spread.middle, 1)
 	return span(forecast.Seconds() * middle)
 }

@@ -129,9 +129,8 @@ func (c *savedClient) size() int {
 func (s *Saved) Restore(gates Gates) (*Learned, error) {
 	l := &Learned{Agents: s.Agents, Classes: NewClasses(gates), Outputs: NewOutputs(gates)}
 	for _, a := range l.Agents {
-		if a.Means.Pace.restore(); a.Means.Apart != nil {
-			a.Means.Apart.restore()
-		}
+		a.Means.Pace.restore()
+		a.Means.Apart.restore()
 	}
 	for i := range s.Classes {
 		if err := l.class(&s.Classes[i]); err != nil {

@@ -51,7 +51,6 @@ type Index struct {
 	own      table    // by what was sent to agents and served there
 	reported table    // by what they say, and by the short form of a prefix
 	agents   []*Cache // by place; nil: it is free
-	ruled    int      // of these: by their words, see reported.rules
 
 	changes uint64              // of who holds what, so far
 	changed [changedKept]uint64 // the last of them, by the prefix's short form
@@ -121,7 +120,7 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 		depth = 0
 	}
 	for _, b := range x.agents {
-		if x.ruled == 0 || b == nil || !b.reported.rules { // all of it is in the index
+		if b == nil || !b.reported.rules { // all of it is in the index
 			continue
 		}
 		had := b.Had(p, max(0, depth-1), int32(len(p.Prefixes)))

@@ -156,9 +156,6 @@ func (b *Cache) weigh() {
 		t.rules = rules
 		if b.showAll(); rules { // and what was served just now once more
 			b.list(&Run{belief: b, leaf: none, state: over}, now+settled.Nanoseconds())
-			b.index.ruled++
-		} else {
-			b.index.ruled--
 		}
 	}
 	if t.watch == nil && t.known {
