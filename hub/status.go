@@ -92,8 +92,7 @@ func (n *Node) hear(t *task, a *agent, tell func(now time.Time, x *policy.Turn))
 		x := policy.Turn{}
 		x.Client, x.Session, x.Role = t.Client, t.Asks.Source.Session, t.Msg.RoleKey()
 		if m := t.Msg; m != nil {
-			x.Parent, x.Next = m.Parent, m.Next
-			x.Back = time.Duration(m.BackMS) * time.Millisecond
+			x.Parent, x.Next, x.Back = m.Parent, m.Next, time.Duration(m.BackMS)*time.Millisecond
 		}
 		if a != nil {
 			x.Agent = a.ID()

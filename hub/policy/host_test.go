@@ -152,8 +152,8 @@ func TestSenselessHints(t *testing.T) {
 	h.Arrived(start, theirs)
 	a.Next = "victim"
 	h.Served(start, a, served("stop", ""))
-	if e := l.last(policy.Next); e.Session == theirs.Session || e.Session != a.Session || e.Role == theirs.Role ||
-		e.Role != bus.RoleKey("ann", "victim", &bus.Prompt{}) {
+	if e := l.last(policy.Next); e.Session == theirs.Session || e.Session != a.Session ||
+		e.Role == theirs.Role || e.Role != bus.RoleKey("ann", "victim", &bus.Prompt{}) {
 		t.Errorf("bob's session is next of ann's: %+v", e)
 	}
 	a.Next = "b"
