@@ -99,13 +99,6 @@ func (s *Stream) Poll() (c bus.Chunk, ok bool, err error) {
 	return c, c.Task != "", err
 }
 
-// Unread returns how many bytes of the answer wait to be read, and whether no more will come.
-func (s *Stream) Unread() (bytes int, all bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.m.Unread, s.m.Ended()
-}
-
 // take returns a chunk, or the stream's end, or neither if more may come.
 func (s *Stream) take() (bus.Chunk, error) {
 	s.mu.Lock()

@@ -30,8 +30,7 @@ type answer struct {
 	kept  bool     // it can be read again
 	print [32]byte // where again is set: what was asked for
 
-	payer  *payer
-	inline bool // whoever asked serves it: nobody else ever reads it
+	payer *payer
 
 	over chan struct{} // closed: nothing is added any more
 

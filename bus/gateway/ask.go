@@ -206,13 +206,12 @@ func (s *Server) enter(a *answer, room *share) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.payer, a.inline = p, !a.kept && !a.asked.Stream && len(a.asked.Tasks) == 1
+	a.payer = p
 	known, err := s.admitAnswer(a, room)
-	switch {
-	case known != a: // finished leaves it else
-		p.leave()
-	case !a.inline:
+	if known == a {
 		a.start()
+	} else { // finished leaves it else
+		p.leave()
 	}
 	return known, err
 }

@@ -50,22 +50,12 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last in
 	if err != nil {
 		return err
 	}
-	if a.inline {
-		there := true
-		defer func() {
-			if there {
-				a.left(reader)
-			}
-		}()
-		a.runHere(r.Context().Done(), func() { there = false; a.left(reader) })
-	} else {
-		gone := context.AfterFunc(r.Context(), func() { a.left(reader) })
-		defer func() {
-			if gone() {
-				a.left(reader)
-			}
-		}()
-	}
+	gone := context.AfterFunc(r.Context(), func() { a.left(reader) })
+	defer func() {
+		if gone() {
+			a.left(reader)
+		}
+	}()
 	if a.asked.Stream {
 		return s.stream(w, r, a, reader, news)
 	}

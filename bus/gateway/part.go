@@ -10,19 +10,16 @@ import (
 
 	"souk/bus"
 	"souk/bus/client"
-	"souk/bus/follow"
 	"souk/bus/openai"
 )
 
 // part is the answer to one of the tasks of an answer. What comes of it is taken in by whoever brings it, one
-// at a time, so that nobody else need wake for it. An answer that whoever asked serves is taken in by them, a
-// good deal at once.
+// at a time, so that nobody else need wake for it.
 type part struct {
 	a     *answer
 	i     int
-	ended func()        // called once, after all of it
-	known func()        // nil, or called once it is known whether an agent has it, and perhaps again
-	wake  chan struct{} // cap 1, where whoever asked serves it: there is something for them
+	ended func() // called once, after all of it
+	known func() // nil, or called once it is known whether an agent has it, and perhaps again
 
 	again bool     // it was held back before
 	why   *refusal // then: with which words
@@ -34,7 +31,6 @@ type part struct {
 	mu     sync.Mutex
 	stream *client.Stream
 	bought bool
-	done   bool
 	take   func(*bus.Chunk, *bus.Result) error // once something has come
 	chunk  bus.Chunk                           // that came last
 }
@@ -76,98 +72,48 @@ func (a *answer) start() {
 	others()
 }
 
-// runHere serves the one task of an answer that nobody else serves, and calls left where its reader is gone
-// before. Even a panic, which net/http survives, leaves no answer open: a gateway that closes would wait for
-// that for ever.
-func (a *answer) runHere(gone <-chan struct{}, left func()) {
-	p := &part{a: a, ended: func() {}, wake: make(chan struct{}, 1)}
-	done := false
+// begin has the task asked. Even a panic, which net/http survives, leaves no answer open: a gateway that
+// closes would wait for that for ever.
+func (p *part) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	defer func() {
-		if !done {
-			p.drop()
-			a.fail(refuse(bus.CodeInternal, "the gateway failed, which is a fault of ours: ask again"))
+		if fault := recover(); fault != nil {
+			p.fail(refuse(bus.CodeInternal, "the gateway failed, which is a fault of ours: ask again"))
+			panic(fault)
 		}
-		a.finish()
 	}()
-	for done = p.begin(); !done; done = p.some() {
-		select {
-		case <-p.wake:
-		case <-gone:
-			gone = nil
-			left()
-		}
-	}
-}
-
-// some takes in the chunks that have come, for a waiting handler, and reports whether those were all.
-func (p *part) some() (done bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pump()
-	return p.done
-}
-
-// drop lets go of a task in the middle of anything.
-func (p *part) drop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.letGo()
-}
-
-// begin has the task asked, and reports whether that was all.
-func (p *part) begin() (done bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	left := p.a.givenUp()
 	switch late := p.again && p.a.late(time.Now()); {
 	case (left || late) && p.doubt != nil:
 		p.fail(p.doubt)
-		return true
+		return
 	case left:
 		p.fail(errLeft)
-		return true
+		return
 	case late:
 		p.fail(p.why)
-		return true
+		return
 	}
 	p.over.Store(false)
 	stream, err := p.a.payer.Begin(p.a.asked.Tasks[p.i], p.news)
 	if err != nil {
 		p.fail(cmp.Or(p.doubt, err))
-		return true
+		return
 	}
 	p.stream = stream
 	p.a.hold(p.i, stream)
-	return false
 }
 
-// enough is the number of an answer's bytes for which its handler is woken.
-const enough = 4 << 10
-
-// news is called by the stream.
+// news is called by the stream: it takes in what has come.
 func (p *part) news() {
 	if p.over.Load() {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.wake == nil {
-		p.pump()
-		return
-	}
-	if p.over.Load() || !p.verdict() {
-		return
-	}
-	bytes, all := p.stream.Unread()
-	if bytes > 0 {
-		p.a.came()
-	}
-	if all || bytes > enough {
-		p.tell()
-	}
+	p.pump()
 }
-
-func (p *part) tell() { follow.Nudge(p.wake) }
 
 // verdict reports whether an agent has the task. The lock is held.
 func (p *part) verdict() bool {
@@ -215,7 +161,7 @@ func (p *part) askAgain(err error) bool {
 	}
 	p.letGo()
 	p.doubt = err
-	time.AfterFunc(time.Second<<p.asked, func() { p.begin() })
+	time.AfterFunc(time.Second<<p.asked, p.begin)
 	p.asked++
 	return true
 }
@@ -324,12 +270,8 @@ func (p *part) letGo() {
 	}
 }
 
-// end marks the part as complete. The lock is held.
+// end says that the part is complete. The lock is held.
 func (p *part) end() {
-	p.done = true
-	if p.wake != nil {
-		p.tell()
-	}
 	p.a.frees()
 	p.ended()
 }

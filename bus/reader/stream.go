@@ -208,9 +208,6 @@ func (s *Stream) Taken() bool { return s.verdict == accepted }
 // Over reports whether all was read that ever will be. Then Err or Result says how the answer ended.
 func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
 
-// Ended reports whether nothing more will come, though some of it may wait to be read.
-func (s *Stream) Ended() bool { return s.over() }
-
 // Finished reports whether no chunk is of any use any more: the end was read, or the answer has ended
 // without one.
 func (s *Stream) Finished() bool { return s.left || s.Err != nil }

@@ -115,7 +115,7 @@ func (b *broken) Ask(m bus.Msg, answered func(bus.Msg, error)) func(error) {
 	return cut
 }
 
-// A panic where an answer is served by whoever asked for it ends that answer and its connection, and no more:
+// A panic where an answer is asked for ends that answer and its connection, and no more:
 // others are served, and the gateway drains.
 func TestAPanicLeavesNothingOpen(t *testing.T) {
 	var b *broken
