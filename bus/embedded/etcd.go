@@ -28,6 +28,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -68,7 +70,8 @@ type Etcd struct {
 	etcd   *embed.Etcd
 	Client *clientv3.Client // in process; Close closes it
 	lock   *fileutil.LockedFile
-	door   *door // nil: members of this process alone come
+	door   *door           // nil: members of this process alone come
+	says   zap.AtomicLevel // the least that its own log passes on
 
 	stop   context.CancelFunc // of who tends it
 	tended chan struct{}
@@ -143,7 +146,8 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 	if config.Limits != nil {
 		limits = *config.Limits
 	}
-	running, err := start(etcdConfig(config, limits))
+	c, says := etcdConfig(config, limits)
+	running, err := start(c)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,8 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 			config.Dir)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	e := &Etcd{etcd: running, Client: v3client.New(running.Server), stop: stop, tended: make(chan struct{})}
+	e := &Etcd{etcd: running, Client: v3client.New(running.Server), says: says, stop: stop,
+		tended: make(chan struct{})}
 	tend := &tender{etcd: running.Server, limits: limits, log: config.Log}
 	if l != nil {
 		tend.guard = &guard{limits: limits, etcd: running.Server, named: secure != nil, log: config.Log,
@@ -287,7 +292,9 @@ func whole(path string) (used bool, err error) {
 	return used, err
 }
 
-func etcdConfig(config EtcdConfig, limits EtcdLimits) *embed.Config {
+// etcdConfig is also the least level that etcd itself logs at: errors alone, where the log does not show
+// everything, for its warnings are about clusters and certificates.
+func etcdConfig(config EtcdConfig, limits EtcdLimits) (*embed.Config, zap.AtomicLevel) {
 	tick := cmp.Or(config.Tick, 10*time.Millisecond)
 	c := embed.NewConfig()
 	c.Name = "souk"
@@ -323,12 +330,14 @@ func etcdConfig(config EtcdConfig, limits EtcdLimits) *embed.Config {
 			MinVersion: tls.VersionTLS13}
 		c.PreVote, c.StrictReconfigCheck = true, true
 	}
-	log := config.Log
+	says, log := zap.NewAtomicLevelAt(zap.ErrorLevel), config.Log
 	if log != nil {
-		log = log.With("server", "etcd")
+		if log = log.With("server", "etcd"); log.Enabled(context.Background(), slog.LevelDebug) {
+			says.SetLevel(zap.WarnLevel)
+		}
 	}
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdlog.New(log, ""))
-	return c
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdlog.New(log, "").WithOptions(zap.IncreaseLevel(says)))
+	return c, says
 }
 
 // Leaderless says that etcd answers nobody, as most of its members are away; "" while it does.
@@ -386,6 +395,7 @@ func (e *Etcd) Endpoint() string {
 func (e *Etcd) Close() error {
 	e.stop()
 	<-e.tended
+	e.says.SetLevel(zapcore.InvalidLevel) // it calls the end of each of its listeners an error
 	if e.door != nil {
 		e.door.close()
 	}

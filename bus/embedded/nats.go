@@ -81,8 +81,8 @@ func (c *Cluster) urls(scheme string, port int) (urls []*url.URL) {
 // directory. It implements nats.InProcessConnProvider.
 type NATS struct {
 	server *server.Server
-	guard  *guarding // nil: it asks nobody who is there
-	URL    string    // for clients; "": it does not listen
+	guard  *natsGuard // nil: it asks nobody who is there
+	URL    string     // for clients; "": it does not listen
 }
 
 // StartNATS returns when the server takes connections.
@@ -172,7 +172,8 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	n := &NATS{server: s}
 	if guard != nil {
 		_, _ = s.LookupAccount(config.Auth.Market) // what it does not know of, it is told nothing of
-		n.guard = guard.start()
+		n.guard = guard
+		guard.start()
 	}
 	if config.Listen != "" {
 		n.URL = "nats://" + s.Addr().String()
@@ -238,7 +239,9 @@ func (n *NATS) InProcessConn() (net.Conn, error) { return n.server.InProcessConn
 
 // Close ends all connections and the server.
 func (n *NATS) Close() {
-	n.guard.end()
+	if n.guard != nil {
+		n.guard.end()
+	}
 	n.server.Shutdown()
 	n.server.WaitForShutdown()
 }

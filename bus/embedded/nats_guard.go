@@ -63,7 +63,9 @@ type natsGuard struct {
 	now  func() time.Time
 	shut func(connection uint64)
 
-	closing chan struct{} // nobody who is refused waits any more
+	stop    context.CancelFunc // of who looks
+	done    sync.WaitGroup     // likewise
+	closing chan struct{}      // nobody who is refused waits any more
 	once    sync.Once
 }
 
@@ -294,24 +296,17 @@ func (g *natsGuard) say(what, name string, closed int, more ...any) {
 	}
 }
 
-// guarding is a guard that looks.
-type guarding struct {
-	*natsGuard
-	stop context.CancelFunc
-	done sync.WaitGroup
-}
-
-func (g *natsGuard) start() *guarding {
+// start has it look until end.
+func (g *natsGuard) start() {
 	ctx, stop := context.WithCancel(context.Background())
-	out := &guarding{natsGuard: g, stop: stop}
-	out.done.Go(func() { g.run(ctx) })
-	return out
+	g.stop = stop
+	g.done.Go(func() { g.run(ctx) })
 }
 
-func (g *guarding) end() {
-	if g != nil {
+func (g *natsGuard) end() {
+	g.once.Do(func() {
 		g.stop()
 		g.done.Wait()
-		g.once.Do(func() { close(g.closing) })
-	}
+		close(g.closing)
+	})
 }

@@ -37,7 +37,7 @@ func keyed(t testing.TB) (*NATS, *natsGuard, *natsauth.Store) {
 	}
 	t.Cleanup(n.Close)
 	n.guard.end()
-	return n, n.guard.natsGuard, keys
+	return n, n.guard, keys
 }
 
 func come(t testing.TB, n *NATS, keys *natsauth.Store, role bus.Role, name string) (*nats.Conn, error) {

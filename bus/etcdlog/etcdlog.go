@@ -18,6 +18,9 @@ func New(log *slog.Logger, prefix string) *zap.Logger {
 	return zap.New(bridge{log, prefix})
 }
 
+// firstStart is the one error that etcd gives at every first start, before its first entry has a term.
+const firstStart = "failed to update storage version"
+
 // bridge is a zap core that writes to slog.
 type bridge struct {
 	log    *slog.Logger
@@ -38,11 +41,14 @@ func (b bridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.Checked
 }
 
 func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	level := slog.LevelWarn
+	ctx, level := context.Background(), slog.LevelWarn
 	if e.Level > zapcore.WarnLevel {
 		level = slog.LevelError
 	}
-	b.log.Log(context.Background(), level, b.prefix+e.Message, attrs(fields)...)
+	if e.Message == firstStart && !b.log.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
+	b.log.Log(ctx, level, b.prefix+e.Message, attrs(fields)...)
 	return nil
 }
 

@@ -79,8 +79,8 @@ func (c Config) reachable() error {
 		}
 		host, _, err := net.SplitHostPort(at)
 		if c.TLS == nil && (err != nil || !bus.IsLoopback(host)) {
-			return fmt.Errorf("etcdreg: %s is not on loopback, and may only be reached by TLS: give Config.TLS "+
-				"the certificate by which etcd knows you (natsauth.TLSOf), or reach it by a tunnel", bus.Redact(e))
+			return fmt.Errorf("etcdreg: %q is not on loopback, and may only be reached by TLS: name the certificate by "+
+				"which etcd knows you (--ca, --cert and --key; Config.TLS), or reach it by a tunnel", bus.Redact(e))
 		}
 	}
 	return nil

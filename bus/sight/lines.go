@@ -234,19 +234,9 @@ const mostText = 128
 // with.
 func Plainly(s string) string {
 	odd := func(r rune) bool { return !strconv.IsPrint(r) }
-	if s = bus.Clip(s, mostText); plain(s) || utf8.ValidString(s) && !strings.ContainsFunc(s, odd) {
+	if s = bus.Clip(s, mostText); utf8.ValidString(s) && !strings.ContainsFunc(s, odd) {
 		return s
 	}
 	s = strconv.Quote(s)
 	return bus.Clip(s[1:len(s)-1], 2*mostText)
-}
-
-// plain reports whether all of s is printable ASCII, as it nearly always is.
-func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -54,20 +54,16 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 	if port == "0" {
 		listen = net.JoinHostPort(host, "0")
 	}
-	log, hush := Hushable(m.log)
 	files, err := natsauth.ServerCert(m.Keys.Dir, nil, time.Now())
 	if err != nil {
 		return nil, nil, err
 	}
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: m.dir.Path, Listen: listen, OrAny: true,
-		TLS: files, Log: log})
+		TLS: files, Log: m.log})
 	if err != nil {
 		return nil, nil, err
 	}
-	m.opened = append(m.opened, func() error {
-		hush()
-		return etcd.Close()
-	})
+	m.opened = append(m.opened, etcd.Close)
 	etcd.Observe(m.health.Meter())
 	// of a market that was killed, or was of several processes: this directory is ours alone
 	if err := errors.Join(etcd.Unlock(ctx), etcd.RevokeLeases(ctx)); err != nil {

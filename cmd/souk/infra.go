@@ -196,9 +196,8 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		if cluster != nil {
 			p.Log.Info("starting etcd: it serves once most of its members run", "members", cluster.Members)
 		}
-		log, hush := local.Hushable(p.Log)
 		etcd, wrong := embedded.StartEtcd(embedded.EtcdConfig{Dir: c.Data, Listen: c.Infra.Etcd,
-			TLS: files, Tick: 50 * time.Millisecond, Log: log, Cluster: cluster, Ended: ended})
+			TLS: files, Tick: 50 * time.Millisecond, Log: p.Log, Cluster: cluster, Ended: ended})
 		if errors.Is(wrong, context.Canceled) {
 			return nil
 		}
@@ -210,10 +209,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 			return fmt.Errorf("%w (choose another address: infra.etcd or SOUK_INFRA_ETCD; another "+
 				"directory: data or SOUK_DATA)", wrong)
 		}
-		defer func() {
-			hush()
-			err = errors.Join(err, etcd.Close())
-		}()
+		defer func() { err = errors.Join(err, etcd.Close()) }()
 		etcd.Observe(p.Meter())
 		etcdAt = etcd.Endpoint()
 		p.Lacks(etcd.Leaderless)

@@ -12,7 +12,6 @@ import (
 
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
-	"souk/cmd/daemon"
 	"souk/cmd/local"
 )
 
@@ -64,12 +63,6 @@ func (r *registry) dial(c *cobra.Command, data, probe string) (*etcdreg.Registry
 	if r.files != (natsauth.Files{}) {
 		if at.TLS, err = natsauth.TLSOf(r.files); err != nil {
 			return nil, err
-		}
-	}
-	for _, a := range r.etcd {
-		if err := daemon.CheckLoopback(a); r.files.Cert == "" && errors.Is(err, daemon.ErrRemote) {
-			return nil, fmt.Errorf("etcd at %w, and may only be reached by TLS: name the operator's certificate "+
-				"by --ca, --cert and --key, or reach it by a tunnel", err)
 		}
 	}
 	return etcdreg.Dial(c.Context(), at)
