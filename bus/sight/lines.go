@@ -121,17 +121,10 @@ func (l *Lines) write() {
 		}
 		l.mu.Unlock()
 		h := l.log.Handler()
-		each := func() {
-			room := make([]slog.Attr, 0, 20)
-			for i := range lines {
-				h.Handle(context.Background(), lines[i].record(room, missing))
-				missing = 0
-			}
-		}
-		if t, ok := h.(Together); ok {
-			t.Together(each)
-		} else {
-			each()
+		room := make([]slog.Attr, 0, 20)
+		for i := range lines {
+			h.Handle(context.Background(), lines[i].record(room, missing))
+			missing = 0
 		}
 		if clear(lines); cap(lines) <= mostLines/8 { // a flood's are let go
 			l.mu.Lock()
@@ -140,9 +133,6 @@ func (l *Lines) write() {
 		}
 	}
 }
-
-// Together writes all that f logs at once, where a log's handler can.
-type Together interface{ Together(f func()) }
 
 // Close waits until all is written, or ctx ends, and says how many lines are missing since the last.
 func (l *Lines) Close(ctx context.Context) {

@@ -324,11 +324,11 @@ func run(ctx context.Context, name string, cfg Config, serve func(context.Contex
 func (l Log) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.Level)) // judged when the file was read
-	o, out := &slog.HandlerOptions{Level: level}, &gathering{to: w}
+	o := &slog.HandlerOptions{Level: level}
 	if l.Format == "json" {
-		return slog.New(together{slog.NewJSONHandler(out, o), out})
+		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	return slog.New(together{slog.NewTextHandler(out, o), out})
+	return slog.New(slog.NewTextHandler(w, o))
 }
 
 // complete judges the common sections and fills in what follows from the daemon's own.
