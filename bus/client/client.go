@@ -28,7 +28,6 @@ import (
 	"souk/bus/bounded"
 	"souk/bus/follow"
 	"souk/bus/reader"
-	"souk/market"
 )
 
 // Reader hears the answers of any number of clients under one name, with one subscription: a gateway's, which
@@ -388,59 +387,48 @@ func (cl *Client) judge(hub string, f *bus.Feedback) error {
 	return cl.bus.Publish(bus.Msg{Subject: bus.FeedbackSubject(hub, cl.c.ID, cl.gateway()), Data: data})
 }
 
-// Deposit pays money in for a client, as an operator may. The same id again changes nothing and gives the
-// first answer.
-func (cl *Client) Deposit(ctx context.Context, client string, amount market.Credits,
-	id string) (bus.FundsReply, error) {
-	return cl.funds(ctx, bus.OpDeposit, bus.LedgerSubject(bus.OpDeposit, cl.bus.Name()),
-		bus.FundsRequest{ID: id, Client: client, Amount: amount})
-}
-
 // Balance returns a client's money with the treasury and with hubs.
 func (cl *Client) Balance(ctx context.Context, client string) (bus.FundsReply, error) {
-	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
-		bus.FundsRequest{ID: rand.Text(), Client: client})
+	return cl.funds(ctx, bus.FundsRequest{Client: client})
 }
 
 // Holdings is Balance with the accounts that each hub reports. A silent hub is waited for a second.
 func (cl *Client) Holdings(ctx context.Context, client string) (bus.FundsReply, error) {
-	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
-		bus.FundsRequest{ID: rand.Text(), Client: client, Hubs: true})
+	return cl.funds(ctx, bus.FundsRequest{Client: client, Hubs: true})
 }
 
 // Uses is Holdings with what the client's tasks came to at each hub, from a day since 1970 on: with one key,
 // or with any for "".
 func (cl *Client) Uses(ctx context.Context, client, key string, from int64) (bus.FundsReply, error) {
-	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
-		bus.FundsRequest{ID: rand.Text(), Client: client, Hubs: true, UsesDay: max(1, from), UsesKey: key})
+	return cl.funds(ctx, bus.FundsRequest{Client: client, Hubs: true, UsesDay: max(1, from), UsesKey: key})
 }
 
-func (cl *Client) funds(ctx context.Context, op, subject string, q bus.FundsRequest) (r bus.FundsReply,
-	err error) {
+func (cl *Client) funds(ctx context.Context, q bus.FundsRequest) (r bus.FundsReply, err error) {
+	q.ID = rand.Text()
 	data, err := bus.Encode(&q)
 	if err != nil {
 		return r, err
 	}
-	m, err := cl.bus.Request(ctx, bus.Msg{Subject: subject, Data: data})
+	m, err := cl.bus.Request(ctx, bus.Msg{Subject: bus.BalanceSubject(q.Client, cl.bus.Name()), Data: data})
 	switch {
 	case errors.Is(err, bus.ErrNoResponders):
 		return r, &bus.Error{Code: bus.CodeUnavailable,
 			Message: "no treasury listens on this bus; start one, or try again shortly"}
 	case errors.Is(err, bus.ErrNotSent):
-		return r, &bus.Error{Code: bus.CodeUnavailable, Message: op +
+		return r, &bus.Error{Code: bus.CodeUnavailable, Message: bus.OpBalance +
 			": the bus is out of reach, and nothing was sent; try again shortly"}
 	case err != nil:
 		return r, &bus.Error{Code: bus.CodeUnknown,
-			Message: fmt.Sprintf("%s: the treasury gave no answer (%v); repeat it under the same id %s", op,
-				err, q.ID)}
+			Message: fmt.Sprintf("%s: the treasury gave no answer (%v); repeat it under the same id %s",
+				bus.OpBalance, err, q.ID)}
 	}
 	if err := bus.Decode(m.Data, &r); err != nil {
-		return r, fmt.Errorf("%s: answer of the treasury: %w", op, err)
+		return r, fmt.Errorf("%s: answer of the treasury: %w", bus.OpBalance, err)
 	}
 	if heard := cl.reader.treasury(r.Epoch); r.Epoch < heard {
 		return bus.FundsReply{}, &bus.Error{Code: bus.CodeUnknown,
 			Message: fmt.Sprintf("%s: a treasury of epoch %d answered, and one of epoch %d has spoken before: its "+
-				"word counts for nothing; repeat it under the same id %s", op, r.Epoch, heard, q.ID)}
+				"word counts for nothing; repeat it under the same id %s", bus.OpBalance, r.Epoch, heard, q.ID)}
 	}
 	if r.Code != "" {
 		return r, &bus.Error{Code: r.Code, Message: r.Message}
