@@ -140,7 +140,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, as
 		return nil, err
 	}
 	asked.Tags = append(asked.Tags, as.tags...)
-	a := &answer{of: requestIn(r), key: admitted{k, shownBy(r).hash}, keyID: about.ID, asked: asked,
+	a := &answer{of: requestIn(r), key: admitted{k, bus.HashKey(secretOf(r))}, keyID: about.ID, asked: asked,
 		kept: resume && asked.Stream, form: as.form,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}

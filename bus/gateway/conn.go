@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"souk/bus/rawconn"
 )
@@ -66,8 +65,7 @@ type conn struct {
 	net.Conn
 	memory   *memory
 	traffic  *measures
-	stranger bool                  // it comes without TLS, and of no proxy's
-	shown    atomic.Pointer[shown] // by its last request whose key was well-formed
+	stranger bool // it comes without TLS, and of no proxy's
 
 	mu      sync.Mutex // with HTTP/2 it is read while requests begin and end
 	serving bool

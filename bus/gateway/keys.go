@@ -85,8 +85,7 @@ type admitted struct {
 	hash string
 }
 
-// shown is a secret as a request brought it, and what is worked out of it: once for each connection, whose
-// requests come with one nearly always.
+// shown is a secret as a request brought it, and what is worked out of it.
 type shown struct {
 	secret, id, hash string
 	whole            bool // it has an id, and is well-formed

@@ -176,7 +176,7 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 		return nil, refuse(openai.CodeNoEndpoint, "this address speaks without TLS, and therefore to its proxies "+
 			"alone (gateway.proxies): ask by one of them, and take another key if it matters who saw this one")
 	}
-	p := shownBy(r)
+	p := show(secretOf(r))
 	k, err := s.keys.admit(time.Now(), p, func() string { return s.asker(r) })
 	if err != nil && p.whole && bus.CodeOf(err) == openai.CodeInvalidKey {
 		if young := s.keys.await(r.Context(), s.d.Registry, p); young != nil {
@@ -184,22 +184,6 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 		}
 	}
 	return k, err
-}
-
-// shownBy is the secret that a request brings.
-func shownBy(r *http.Request) *shown {
-	secret := secretOf(r)
-	c, known := r.Context().Value(connKey{}).(*conn)
-	if known {
-		if p := c.shown.Load(); p != nil && p.secret == secret {
-			return p
-		}
-	}
-	p := show(secret)
-	if known && p.whole { // others may be as long as a header
-		c.shown.Store(p)
-	}
-	return p
 }
 
 // ownKey is the header in which clients of Anthropic's API send a key.

@@ -43,8 +43,7 @@ type Lines struct {
 
 	mu      sync.Mutex
 	queue   []Line
-	spare   []Line // room for the next
-	writing bool   // or about to, by soon
+	writing bool // or about to, by soon
 	soon    *time.Timer
 	idle    chan struct{} // closed once nothing is written; nil: nobody waits
 	second  int64         // of which refused counts
@@ -108,10 +107,9 @@ func (l *Lines) write() {
 	for {
 		l.mu.Lock()
 		lines := l.queue
-		l.queue, l.spare = l.spare, nil
+		l.queue = nil
 		missing := l.missing
 		if l.missing = 0; len(lines) == 0 {
-			l.spare = lines
 			if l.missing, l.writing = missing, false; l.idle != nil {
 				close(l.idle)
 				l.idle = nil
@@ -125,11 +123,6 @@ func (l *Lines) write() {
 		for i := range lines {
 			h.Handle(context.Background(), lines[i].record(room, missing))
 			missing = 0
-		}
-		if clear(lines); cap(lines) <= mostLines/8 { // a flood's are let go
-			l.mu.Lock()
-			l.spare = lines[:0]
-			l.mu.Unlock()
 		}
 	}
 }
