@@ -121,6 +121,18 @@ type FeedLeft struct {
 	Planned bool           `json:"planned,omitempty" msgpack:"planned,omitempty"`
 }
 
+// Won returns the task that would have won a slot with the value it needed: the one that lacked least; nil
+// where none was left without a slot to come.
+func (r FeedRound) Won() (least *FeedLeft) {
+	for i := range r.Left {
+		l := &r.Left[i]
+		if !l.Planned && (least == nil || l.Needed-l.Value < least.Needed-least.Value) {
+			least = l
+		}
+	}
+	return least
+}
+
 // Validate: of rounds only those that give something are shown.
 func (f *Feed) Validate() error {
 	for i := range f.Rounds {

@@ -123,11 +123,8 @@ func (t *top) modelRows() (rows [][]cell) {
 func (t *top) roundRows() (rows [][]cell) {
 	for _, r := range t.last {
 		won := ""
-		var least market.Credits
-		for _, l := range r.Left {
-			if lacks := l.Needed - l.Value; !l.Planned && (won == "" || lacks < least) {
-				won, least = brief(l.Needed)+" at "+l.Agent, lacks
-			}
+		if l := r.Won(); l != nil {
+			won = brief(l.Needed) + " at " + l.Agent
 		}
 		rows = append(rows, []cell{word(fmt.Sprintf("%s/%d", r.Journal, r.Number)),
 			word(time.UnixMilli(r.AtMS).UTC().Format(time.TimeOnly)), count(r.Tasks), count(r.Given),

@@ -87,7 +87,7 @@ func TestHostileNames(t *testing.T) {
 				"agents.html":   agentsOf(p.Hubs, &url.URL{RawQuery: "q=" + url.QueryEscape(name)}),
 				"models.html": modelsOf([]local.Watched{{Domain: name,
 					Status: bus.Status{Models: []bus.ModelStatus{{Model: name}}}}}),
-				"rounds.html": roundsOf([]local.WatchedRound{{Journal: name, FeedRound: shown}}),
+				"rounds.html": []local.WatchedRound{{Journal: name, FeedRound: shown}},
 				"round.html":  &roundPage{Journal: name, Shown: &shown, Record: name, NoRecord: name},
 				"clients.html": &clientsPage{rowsFrom: rowsFrom[clientRow]{Rows: []clientRow{row}},
 					NoKey: name},
@@ -347,7 +347,7 @@ func TestAViewerThatNeverReads(t *testing.T) {
 		v.data = func(*Server, *http.Request, Role) (any, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return roundsOf([]local.WatchedRound{{Journal: said}}), nil
+			return []local.WatchedRound{{Journal: said}}, nil
 		}
 		l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 		serve := func(w http.ResponseWriter, r *http.Request) { s.stream(w, r, v) }

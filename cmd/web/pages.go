@@ -241,33 +241,12 @@ func agentsOf(hubs []local.HubSurvey, u *url.URL) agentsPage {
 	return a
 }
 
-// roundRow is a round, and what would have won a slot in it.
-type roundRow struct {
-	local.WatchedRound
-	Won *bus.FeedLeft // the task that lacked least; nil: none was left without a slot to come
-}
-
-// wins finds what would have won: the value that the task which lacked least had to have.
-func wins(r *bus.FeedRound) (least *bus.FeedLeft) {
-	for i := range r.Left {
-		l := &r.Left[i]
-		if !l.Planned && (least == nil || l.Needed-l.Value < least.Needed-least.Value) {
-			least = l
-		}
-	}
-	return least
-}
-
 // shownRounds bounds the rounds on a page.
 const shownRounds = 100
 
-func (s *Server) rounds(*http.Request, Role) (any, error) { return roundsOf(s.watcher.Rounds()), nil }
-
-func roundsOf(all []local.WatchedRound) (rows []roundRow) {
-	for _, r := range all[:min(len(all), shownRounds)] {
-		rows = append(rows, roundRow{r, wins(&r.FeedRound)})
-	}
-	return rows
+func (s *Server) rounds(*http.Request, Role) (any, error) {
+	all := s.watcher.Rounds()
+	return all[:min(len(all), shownRounds)], nil
 }
 
 // roundPage shows one round: as its hub showed it, and as its record has it.
