@@ -105,6 +105,10 @@
 //     and the prices by which later tolls are made. Six tasks worth thousands of times the others', cancelled
 //     after 5 ms of each 700, raised what these pay by a third where slots were short, after 60 ms by six
 //     tenths; one in 17 and one in 6 of them was served, and paid (TestDecoysThatAreCancelled)
+//   - what a client alone adds to a price is not charged to it, and yet keeps others away. Who asked for six
+//     tasks a second of four slots, others free beside them, and said that each is worth a hundred times as
+//     much, had 405 of 720 at these and not 157, at the same money, and other clients none. Who waits beside
+//     a free slot for what he never takes raises what others pay by a third
 //   - where the time for prompts is what is short, a task whose prompt is cached takes next to none of it. So
 //     what it would have of a seat makes a price a second that is up to ten times as high, times those that
 //     run: one that waits there while others begin raises what others are charged for some second

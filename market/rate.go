@@ -72,10 +72,10 @@ func Part(c Credits, n, of int64) Credits {
 // plan. It moves towards that, half of the way in a second, and no more in one step.
 //
 // Where somebody waits beside a free slot of a dearer agent it moves as far, but does not wane, and so adds
-// up, as long as it is below the price at which that slot were as good. At rest a price would be what those
-// lose who wait: so they would wait for what is cheap up to where a dearer agent costs them no more, as long
-// as others come who do the same. It does not go there at once, since a price that keeps somebody from a
-// wait of a moment costs more than the moment.
+// up, as long as it is below the price at which that slot were as good. Else it would be what those lose who
+// wait, and what the seat to come costs them: so they would wait for what is cheap up to where a dearer agent
+// costs them no more, as long as others come who do the same. It does not go there at once, since a price
+// that keeps somebody from a wait of a moment costs more than the moment.
 func step(price, more, beside Credits, dt int64) Credits {
 	rise := more - waned(more, min(dt, learns))
 	rests := waned(price, dt) + rise

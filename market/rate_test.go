@@ -306,3 +306,33 @@ func TestPricesEnd(t *testing.T) {
 		t.Errorf("after minutes without a wish a second costs %s, and %d clients are to blame", p, len(r.Excess))
 	}
 }
+
+// A free slot counts as one beside which a task waits if it is worth something to that task by when it comes.
+func TestNobodyWaitsBesideASlotOfNoUse(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, within time.Duration
+		counts     bool
+	}{
+		"at once":                     {counts: true},
+		"in a second":                 {in: time.Second, counts: true},
+		"beyond the deadline":         {in: 2 * time.Second, within: time.Second},
+		"once it is worth too little": {in: 10 * time.Second},
+	} {
+		r := Round{Rule: taskRule,
+			Tasks: []Task{{ID: "a", Client: "ann", Within: c.within, Second: Credit},
+				{ID: "b", Client: "bob", Second: 10 * Credit}},
+			Agents: []Supply{
+				{Agent: "good", Seats: []Seat{{Slots: 1}, {Slots: 1, In: time.Second / 2, Later: true}}},
+				{Agent: "other", Seats: []Seat{{Slots: 1, In: c.in}}}},
+			Edges: []Edge{{Task: 0, Agent: 0, Value: 9 * Credit}, {Task: 0, Agent: 1, Value: 5 * Credit},
+				{Task: 1, Agent: 0, Value: 90 * Credit}}}
+		var cut Cutter
+		kept, err := cut.Cut(&r, keepsOf(nil, &r), FullShare, nil, 3, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kept.Wants[0].Beside.All > 0; got != c.counts {
+			t.Errorf("%s: %+v", name, kept.Wants[0])
+		}
+	}
+}

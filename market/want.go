@@ -124,8 +124,14 @@ func (w *wants) find(r *Round, keeps []time.Duration) {
 	}
 }
 
-// alone returns what an edge's task would have at a slot that is free and that nobody else wants.
-func (r *Round) alone(e *Edge) Credits { return e.Value - e.Cost + e.Toll - r.Fee }
+// alone returns what an edge's task would have at the agent's first slot, if that is free; 0: nothing.
+func (r *Round) alone(e *Edge) Credits {
+	seats, within := r.Agents[e.Agent].Seats, r.Tasks[e.Task].Within
+	if len(seats) == 0 || seats[0].Later || within > 0 && seats[0].In > within {
+		return 0
+	}
+	return max(0, r.Weight(*e, 0))
+}
 
 // planned begins with the plan of an outcome; ok is false where that is none of the round's. full says that
 // an agent has no slot left: then find finds the wants, of which else there are none. Where spare says so

@@ -197,8 +197,10 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   card on quac; to where it is as good to the first who goes there, and not to the last, 0 and +13 %; without the
   time until the agent's first seat +25 and +33 %, and -5 % on mooncake; learned only where a task begins +25
   and +40 %, but -55 % on agents and -1 % on two-speeds; a price that wanes by half in 4 s -1 to -4 % with
-  terms. Adding up without a bound lets a wish of a nano-credit keep a price of 100; wherever anybody waits,
-  bills of 5.3 and not 1.3 times the card on chat-2. All by three seeds.
+  terms; what a seat to come costs at the same agent left out of what one more slot adds there +17 and +31 %,
+  and else level; no wish counted beyond 16 times the card a second -1 % on alike, with bills of 20 and not 27
+  times the card, beyond 64 times level. Adding up without a bound lets a wish of a nano-credit keep a price of
+  100; wherever anybody waits, bills of 5.3 and not 1.3 times the card on chat-2. All by three seeds.
 * **A task more on an engine than it runs at once, whatever terms say**, which waits in it for the next end.
   It is done where terms differ little, as where nobody says any: an engine forms its next step in the moment in
   which an answer ends, so a slot that a hub fills stands empty for a step, .6 % of an answer on mtrag and 2 %
