@@ -71,16 +71,16 @@ func Part(c Credits, n, of int64) Credits {
 // step is a price after a round so long after the one before, by what one more slot would have added to its
 // plan. It moves towards that, half of the way in a second, and no more in one step.
 //
-// Where somebody waits beside a free slot of a dearer agent it moves as far, but does not wane, and so adds
-// up, as long as it is below the price at which that slot were as good. Else it would be what those lose who
-// wait, and what the seat to come costs them: so they would wait for what is cheap up to where a dearer agent
-// costs them no more, as long as others come who do the same. It does not go there at once, since a price
-// that keeps somebody from a wait of a moment costs more than the moment.
+// Where somebody waits beside a free slot of a dearer agent it does not wane: it rises by half of that in a
+// second, or by half of what it is if that is more, as long as it is below the price at which the free slot
+// were as good. Else it would be what those lose who wait, and what the seat to come costs them: so they
+// would wait for what is cheap up to where a dearer agent costs them no more, as long as others come who do
+// the same. It does not go there at once, since a price that keeps somebody from a wait of a moment costs
+// more than the moment.
 func step(price, more, beside Credits, dt int64) Credits {
-	rise := more - waned(more, min(dt, learns))
-	rests := waned(price, dt) + rise
+	half := func(c Credits) Credits { return c - waned(c, min(dt, learns)) }
 	stands := waned(price, max(0, dt-learns)) // before nobody knows what was wanted
-	return max(rests, min(stands+rise, beside))
+	return max(waned(price, dt)+half(more), min(stands+half(max(more, stands)), beside))
 }
 
 // learn takes in what one more slot would have added to the plan of a round. What a client adds to the price

@@ -119,7 +119,7 @@ func TestOnePlanMovesAPriceHalfOfTheWay(t *testing.T) {
 }
 
 // Where somebody waits beside a free slot a price adds up, to where that slot is as good: by half of what is
-// wanted in a second, and by no more in one step, however long there was no plan.
+// wanted in a second or by half of itself, and by no more in one step, however long there was no plan.
 func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 	for _, idle := range []int64{1, 100, 1000, 5000, 3_600_000} {
 		var r Rate
@@ -129,7 +129,7 @@ func TestAPriceAddsUpBesideFreeSlots(t *testing.T) {
 			before := r.Price
 			now += idle
 			r.learn(now, beside(3*Credit, 12*Credit, "bob"))
-			if r.Price > before+3*Credit/2 {
+			if r.Price > before+max(3*Credit, before)/2 {
 				t.Errorf("after %d ms one plan moves %s to %s", idle, before, r.Price)
 			}
 			if less := r.Without(now, "bob"); less > before {
