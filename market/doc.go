@@ -108,7 +108,7 @@
 //   - what a client alone adds to a price is not charged to it, and yet keeps others away. Who asked for six
 //     tasks a second of four slots, others free beside them, and said that each is worth a hundred times as
 //     much, had 405 of 720 at these and not 157, at the same money, and other clients none. Who waits beside
-//     a free slot for what he never takes raises what others pay by a third
+//     a free slot for what he seldom takes raises what others pay by half
 //   - where the time for prompts is what is short, a task whose prompt is cached takes next to none of it. So
 //     what it would have of a seat makes a price a second that is up to ten times as high, times those that
 //     run: one that waits there while others begin raises what others are charged for some second
