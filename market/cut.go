@@ -41,8 +41,9 @@ type Cutter struct {
 	room  []uint8 // of each agent, see Cut
 }
 
-// mostMoved bounds the agents where nobody begins from whose wants a price is learned in full. Of all in one
-// chain of witnesses a record of a crowd at a thousand agents would be eight times as long.
+// mostMoved bounds the agents from whose wants a price is learned in full: of those where a task begins it is
+// all, and of others as many as make so many together. Of all in one chain of witnesses a record of a crowd
+// at a thousand agents would be eight times as long.
 const mostMoved = 16
 
 // FullShare is a share of 100 %.

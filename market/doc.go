@@ -163,10 +163,10 @@
 // The price of a second of a slot is learned from the rounds on record, and from nothing else: from what one
 // more slot of each agent would have added to their plans (Want), for each second that whoever had it would
 // keep slots from others (Stay.Keeps), and from the price at which a free slot of another agent were as good
-// to whoever waits beside it. A Cutter leaves in a round whose these are, of each agent that has a seat
-// there, who has the greatest of other clients, and the free slot. Hub, standby and audit keep the same
-// Rates, in whole numbers. A round says what its tolls are made of (Ground), and Check of Rates recomputes
-// each price, each toll and what of it is not charged.
+// to whoever waits beside it. A Cutter leaves in a round whose these are, who has the greatest of other
+// clients, and the free slot: of each agent where a task begins, and of some others that have a seat there
+// (mostMoved). Hub, standby and audit keep the same Rates, in whole numbers. A round says what its tolls are
+// made of (Ground), and Check of Rates recomputes each price, each toll and what of it is not charged.
 //
 // # Proof
 //
