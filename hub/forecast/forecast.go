@@ -143,6 +143,15 @@ func (r *Room) Held(t *Task, a *Agent) estimate.Held {
 	return a.expect(r.Of(a), t.Prompt, r.Prefixes.Look(&t.Held, t.Prompt)[a.Place])
 }
 
+// depths returns how many of a prompt's prefixes each agent holds, by the place of its cache. A quote has
+// nothing go by other names.
+func (r *Room) depths(t *Task) []int32 {
+	if r.aside {
+		return r.Prefixes.Depths(nil, t.Prompt.Prefixes)
+	}
+	return r.Prefixes.Look(&t.Held, t.Prompt)
+}
+
 // expect forecasts what an agent has of a prompt that is believed to hold so many of its prefixes.
 func (a *Agent) expect(c *Class, p *bus.Prompt, depth int32) (h estimate.Held) {
 	if h.Tokens = c.Line.Tokens(p.Tokens); depth > 0 {
@@ -161,7 +170,7 @@ func (x classes) with(c *Class) classes { return append(x[:min(len(x), cap(x)-1)
 // agents that hold nothing one tells all.
 func (r *Room) Reach(now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(*Agent, *estimate.Estimate)) {
-	depths := r.Prefixes.Look(&t.Held, t.Prompt)
+	depths := r.depths(t)
 	told := make(classes, 0, 16)
 	// whether something else than its class may keep it from an agent
 	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -242,4 +243,27 @@ func FuzzEstimate(f *testing.F) {
 			t.Fatalf("%+v", e)
 		}
 	})
+}
+
+// Who only asks has no agent's memory go by other names: a task does where its door has another key by now.
+func TestAQuoteRenamesNothing(t *testing.T) {
+	r, _ := room()
+	cache := r.Prefixes.New(16, 10_000)
+	was, is := prompt(400), prompt(400)
+	for i := range uint64(4) {
+		was.Prefixes = append(was.Prefixes, bus.PrefixHash{Bytes: 400 * int(i+1), Hash: i + 1})
+		is.Prefixes = append(is.Prefixes, bus.PrefixHash{Bytes: 400 * int(i+1), Hash: 1<<40 + i})
+		is.Former = binary.BigEndian.AppendUint64(is.Former, i+1)
+	}
+	cache.Served(cache.Sent(was, 400, 10, 0), 1, was, 400, 10, 0)
+	task := Task{Prompt: is}
+	var sheet Sheet
+	sheet.Ask(r.ForAQuote(), 1, &task, nil, nil)
+	if old, now := cache.Depth(was), cache.Depth(is); old != 4 || now != 0 {
+		t.Errorf("of a quote it holds %d prefixes by the names it has, and %d by others", old, now)
+	}
+	r.Reach(1, &task, nil, nil)
+	if old, now := cache.Depth(was), cache.Depth(is); old != 0 || now != 4 {
+		t.Errorf("of a task it holds %d prefixes by the former names, and %d by those of now", old, now)
+	}
 }

@@ -56,7 +56,7 @@ func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer)
 	return s.offers[from:len(s.offers):len(s.offers)]
 }
 
-// Ask shows what a task would have that a client only asks about: see [Room.Reach].
+// Ask shows what a task would have that a client only asks about, which nothing remembers: see [Room.Reach].
 func (s *Sheet) Ask(r *Room, now int64, t *Task, may func(o estimate.Obstacle, context, prompt int) bool,
 	show func(o *estimate.Offer)) {
 	r.Reach(now, t, may, nil)
@@ -73,7 +73,7 @@ func (s *Sheet) reach(r *Room, now int64, t *Task, show func(o *estimate.Offer))
 	for range s.kinds {
 		s.alike = append(s.alike, estimate.Offer{Agent: -1}) // none is made yet
 	}
-	depths := r.Prefixes.Look(&t.Held, t.Prompt)
+	depths := r.depths(t)
 	for k, a := range s.agents {
 		o, depth := &s.own, depths[a.Place]
 		if alone || depth > 0 {
