@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further but for what users ask for: whoever adds besides takes away as much.
 const (
-	mostProduct = 112_440
-	mostHub     = 18_606
+	mostProduct = 111_067
+	mostHub     = 18_316
 	mostRoot    = 1_398 // package hub itself, which wires its rooms
 )
 
